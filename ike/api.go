@@ -1,0 +1,242 @@
+// Package ike is one IKE SA and its Child SAs as a pure state machine (RFC 7296). Events go in, actions come out; every slow thing is
+// an action with a token that an event answers. It never blocks, reads no clock, draws randomness only from Config.Rand, and is not safe
+// for concurrent use.
+package ike
+
+import (
+	"io"
+	"net/netip"
+	"time"
+
+	"cygnet/ike/auth"
+	"cygnet/ike/wire"
+	"cygnet/policy"
+	"cygnet/xfrm"
+)
+
+// Time is CLOCK_BOOTTIME in nanoseconds.
+type Time int64
+
+func (t Time) Add(d time.Duration) Time { return t + Time(d) }
+func (t Time) Sub(o Time) time.Duration { return time.Duration(t - o) }
+func (t Time) Before(o Time) bool       { return t < o }
+
+// Token ties an action to the event that answers it. Late answers are dropped.
+type Token uint64
+
+// Config is what a machine is made of.
+type Config struct {
+	Rand     io.Reader
+	Snapshot *policy.Snapshot
+	Caps     xfrm.Capabilities
+	SPI      wire.SPI // our SPI, drawn by the shard
+}
+
+// Peers of a path: our address and port, the peer's.
+type Path struct{ Local, Remote netip.AddrPort }
+
+// Event is what happened.
+type Event interface{ event() }
+
+type (
+	// Packet is an IKE message without non-ESP marker. Local.Port tells whether it came on the NAT traversal port.
+	Packet struct {
+		Path
+		Data []byte
+	}
+	Wake struct{}
+	// Initiate starts IKE_SA_INIT, with the children named (none: all of the connection).
+	Initiate struct{ Children []string }
+	// RaiseChild asks for a further child (by the tool, or by a packet: Packet is then its selector).
+	RaiseChild struct {
+		Child  string
+		Packet *xfrm.Selector
+	}
+	// Lower closes the IKE SA, or only the named child. Silent: no Delete is sent (the peer is known to be gone).
+	Lower struct {
+		Child  string
+		Why    string
+		Silent bool
+	}
+	Expire struct {
+		ID   xfrm.SAID
+		Hard bool
+	}
+	FirstUse struct{ ID xfrm.SAID }
+	Mapping  struct {
+		ID   xfrm.SAID
+		From netip.AddrPort
+	}
+	JobDone struct {
+		Token  Token
+		Result any
+	}
+	ResolveDone struct {
+		Token  Token
+		Local  netip.Addr // source address that the host would use
+		Remote []netip.Addr
+		Err    error
+	}
+	SADBDone struct {
+		Token Token
+		Err   error // *xfrm.OpError
+		ReqID uint32
+	}
+	UsageDone struct {
+		Token   Token
+		Inbound uint64 // packets received on all children since the last answer
+		LastIn  Time   // zero: never
+	}
+)
+
+func (Packet) event()      {}
+func (Wake) event()        {}
+func (Initiate) event()    {}
+func (RaiseChild) event()  {}
+func (Lower) event()       {}
+func (Expire) event()      {}
+func (FirstUse) event()    {}
+func (Mapping) event()     {}
+func (JobDone) event()     {}
+func (ResolveDone) event() {}
+func (SADBDone) event()    {}
+func (UsageDone) event()   {}
+
+// Action is what the machine wants done.
+type Action interface{ action() }
+
+// Actions collects, in order, what one Step wants done. The caller owns and reuses it.
+type Actions struct{ List []Action }
+
+// Add appends an action.
+func (a *Actions) Add(x Action) { a.List = append(a.List, x) }
+
+// Reset empties the list.
+func (a *Actions) Reset() { clear(a.List); a.List = a.List[:0] }
+
+// JobClass orders the job pool: established SAs first.
+type JobClass uint8
+
+const (
+	JobEstablished JobClass = iota
+	JobAuth
+	JobInit
+)
+
+type (
+	// Send sends a message; the transport adds the non-ESP marker when Local.Port is the NAT traversal port.
+	Send struct {
+		Path
+		Data []byte
+	}
+	// Keepalive sends the one octet of RFC 3948 section 2.3.
+	Keepalive struct{ Path }
+	// Job runs outside; Run touches nothing but what it captured.
+	Job struct {
+		Token Token
+		Class JobClass
+		Run   func() any
+	}
+	// Resolve asks for the peer's addresses and for our source address towards the first.
+	Resolve struct {
+		Token  Token
+		Local  netip.Addr // invalid: choose
+		Remote netip.Addr // invalid: use Name
+		Name   string
+	}
+	// SADB applies a batch. The ledger knows the machine as its owner.
+	SADB struct {
+		Token Token
+		Batch xfrm.Batch
+	}
+	// Usage asks for the traffic of the children, answered by UsageDone.
+	UsageQuery struct {
+		Token Token
+		In    []xfrm.SAID
+	}
+	// Claim states that an authenticated identity is now served by this IKE SA. Not answered.
+	Claim struct {
+		Connection     string
+		Peer           auth.Identity
+		Initiated      bool
+		InitialContact bool
+	}
+	// Report is a line of the story, for the log, the monitor and the waiting tool.
+	Report struct {
+		Connection string // empty: not known yet
+		Child      string
+		Code       Code
+		Text       string // one line, without the connection's name
+		Detail     string // for -v
+		Hint       string // what to change
+	}
+	// Finish is the last action of a machine; everything that its owner still holds is removed by the ledger.
+	Finish struct {
+		Connection string
+		Code       Code // why
+		Text       string
+		Retry      bool // the failure may pass: a wanted connection is tried again after back-off
+	}
+)
+
+func (Send) action()       {}
+func (Keepalive) action()  {}
+func (Job) action()        {}
+func (Resolve) action()    {}
+func (SADB) action()       {}
+func (UsageQuery) action() {}
+func (Claim) action()      {}
+func (Report) action()     {}
+func (Finish) action()     {}
+
+// Code is a stable word for a kind of report: see codes.go.
+type Code string
+
+const (
+	CodeSent          Code = "sent"          // progress: a first message of an exchange left
+	CodeChosen        Code = "chosen"        // progress: the peer chose a suite; NAT or not
+	CodeAuthenticated Code = "authenticated" // progress: the peer proved its identity
+	CodeEstablished   Code = "ike-up"
+	CodeChildUp       Code = "child-up"
+	CodeChildDown     Code = "child-down"
+	CodeClosed        Code = "closed"    // as asked, or by the peer's Delete
+	CodeNoAnswer      Code = "no-answer" // peer silent
+	CodeNoProposal    Code = "no-proposal"
+	CodeAuthFailed    Code = "auth-failed" // the peer refused us, or we the peer: Text says which
+	CodeBadIdentity   Code = "identity-mismatch"
+	CodeNoSelectors   Code = "selectors-mismatch"
+	CodeDataplane     Code = "dataplane"  // the data plane refused
+	CodePeerError     Code = "peer-error" // another error notify
+	CodeProtocol      Code = "protocol"   // the peer broke the protocol
+	CodeResolve       Code = "resolve"
+	CodeIgnored       Code = "ignored" // something was dropped; detail level
+	CodeInternal      Code = "internal"
+)
+
+// Status describes a machine for the tool. It holds no secret.
+type Status struct {
+	Connection          string
+	Phase               string // "opening", "authenticating", "established", "closing"
+	Initiated           bool
+	SPIi, SPIr          wire.SPI
+	Path                Path
+	LocalID, RemoteID   string
+	Suite               string
+	NATLocal, NATRemote bool // who is behind NAT
+	Since               Time
+	Children            []ChildStatus
+}
+
+// ChildStatus describes a Child SA pair.
+type ChildStatus struct {
+	Name          string
+	Up            bool
+	SPIIn, SPIOut uint32
+	Suite         string // "AES-GCM-256"
+	Mode          string
+	Encap         bool
+	Local, Remote []string // selectors
+	In, Out       xfrm.SAID
+	ReqID         uint32
+	Since         Time
+}
