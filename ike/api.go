@@ -30,6 +30,8 @@ type Config struct {
 	Snapshot *policy.Snapshot
 	Caps     xfrm.Capabilities
 	SPI      wire.SPI // our SPI, drawn by the shard
+	// InitialContact: no other IKE SA of this connection was tried since boot, so that INITIAL_CONTACT is true (RFC 7296 section 2.4).
+	InitialContact bool
 }
 
 // Peers of a path: our address and port, the peer's.
