@@ -1,20 +1,23 @@
-// Package control is the control API: HTTP and JSON on a unix socket, version /v1/, with streamed progress. Types, client and server.
+// Package control is the control API of cygnetd: HTTP and JSON on a unix socket, version /v1/, with streamed progress
+// as newline-delimited JSON. It holds the types, the client and the server, and knows nothing of IKE: the daemon stands behind Backend.
+//
+// Who may do what: the kernel lets only root and the socket's group connect (mode 0660). Of those, root may change; the others may look.
 package control
 
-import (
-	"context"
-	"io"
-)
+import "context"
 
 // DefaultSocket is where cygnetd listens.
 const DefaultSocket = "/run/cygnet/control.sock"
 
-// Line is one line of a stream (newline-delimited JSON).
+// Group may look: the socket is given to it when the host has it.
+const Group = "cygnet"
+
+// Line is one line of a stream.
 type Line struct {
-	Time       string `json:"time"` // RFC 3339 with milliseconds
+	Time       string `json:"time"` // RFC 3339 with milliseconds; the server fills it when empty
 	Connection string `json:"connection,omitempty"`
 	Child      string `json:"child,omitempty"`
-	Code       string `json:"code"` // stable vocabulary; "gap" when lines were lost
+	Code       string `json:"code"` // stable vocabulary; CodeGap when lines were lost
 	Text       string `json:"text"`
 	Detail     string `json:"detail,omitempty"`
 	Hint       string `json:"hint,omitempty"`
@@ -22,16 +25,6 @@ type Line struct {
 	Done bool `json:"done,omitempty"`
 	OK   bool `json:"ok,omitempty"`
 }
-
-// Failure is an error as the tool prints it and as JSON carries it.
-type Failure struct {
-	Code    string `json:"code"`
-	Summary string `json:"summary"`
-	Hint    string `json:"hint,omitempty"`
-	Exit    int    `json:"-"` // 1 failed, 2 usage, 3 no daemon, 4 timeout
-}
-
-func (f *Failure) Error() string { return f.Summary }
 
 // Status of the daemon.
 type Status struct {
@@ -42,20 +35,25 @@ type Status struct {
 	Counters    map[string]uint64 `json:"counters,omitempty"`
 }
 
+// Connection is one configured connection.
 type Connection struct {
-	Name    string  `json:"name"`
-	State   string  `json:"state"` // "up", "connecting", "trap", "down"
-	Wanted  string  `json:"wanted"`
-	Start   string  `json:"start"`
-	LastErr string  `json:"last_error,omitempty"`
-	NextTry string  `json:"next_try,omitempty"` // "in 8s"
-	IKE     []IKESA `json:"ike,omitempty"`
+	Name     string   `json:"name"`
+	State    string   `json:"state"`  // "up", "connecting", "trap", "down"
+	Wanted   string   `json:"wanted"` // "up", "trap", "down"
+	Start    string   `json:"start"`  // "boot", "traffic", "manual"
+	Peer     string   `json:"peer,omitempty"`
+	WhenDown string   `json:"when_down,omitempty"` // "drop" or "pass"
+	Missing  []string `json:"missing,omitempty"`   // children of the configuration that are not up
+	LastErr  string   `json:"last_error,omitempty"`
+	NextTry  string   `json:"next_try,omitempty"` // "in 8s"
+	IKE      []IKESA  `json:"ike,omitempty"`
 }
 
+// IKESA is one IKE SA of a connection.
 type IKESA struct {
 	SPIi      string  `json:"spi_i"` // 16 hex digits
 	SPIr      string  `json:"spi_r"`
-	Phase     string  `json:"phase"`
+	Phase     string  `json:"phase"` // "opening", "authenticating", "established", "closing"
 	Initiator bool    `json:"initiator"`
 	Local     string  `json:"local"` // address:port
 	Remote    string  `json:"remote"`
@@ -67,9 +65,10 @@ type IKESA struct {
 	Children  []Child `json:"children,omitempty"`
 }
 
+// Child is one Child SA pair.
 type Child struct {
 	Name           string   `json:"name"`
-	State          string   `json:"state"`
+	State          string   `json:"state"`  // "up" or "opening"
 	SPIIn          string   `json:"spi_in"` // 8 hex digits
 	SPIOut         string   `json:"spi_out"`
 	Suite          string   `json:"suite"`
@@ -85,7 +84,9 @@ type Child struct {
 	Seconds        int64    `json:"seconds"`
 }
 
-// Backend is what the server calls; the daemon implements it. emit may be called from the goroutine of the call alone; it fails when the client is gone.
+// Backend is what the server calls; the daemon implements it. Its methods run concurrently, each in a goroutine of its client.
+// emit may be called from the goroutine of the call alone, never blocks, and fails when the client is gone. A client that goes
+// away ends ctx; it must not undo what was asked.
 type Backend interface {
 	Up(ctx context.Context, name, child string, emit func(Line) error) *Failure
 	Down(ctx context.Context, name, child string, emit func(Line) error) *Failure
@@ -94,24 +95,8 @@ type Backend interface {
 	Reload(ctx context.Context, emit func(Line) error) *Failure
 }
 
-// Client talks to a daemon. All errors are *Failure.
-type Client struct{ Socket string }
-
-// Up streams progress to w-like callback until the connection is up or failed.
-func (c *Client) Up(ctx context.Context, name, child string, line func(Line)) error {
-	panic("contract")
+// target is the body of the requests that name a connection.
+type target struct {
+	Connection string `json:"connection"`
+	Child      string `json:"child,omitempty"`
 }
-func (c *Client) Down(ctx context.Context, name, child string, line func(Line)) error {
-	panic("contract")
-}
-func (c *Client) Status(ctx context.Context) (*Status, error)        { panic("contract") }
-func (c *Client) Monitor(ctx context.Context, line func(Line)) error { panic("contract") }
-
-// Server serves a Backend on a unix socket of mode 0660. Root may change; group members may look.
-type Server struct{}
-
-func Listen(socket string, b Backend) (*Server, error) { panic("contract") }
-func (s *Server) Serve() error                         { panic("contract") }
-func (s *Server) Close() error                         { panic("contract") }
-
-var _ io.Reader

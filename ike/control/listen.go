@@ -1,0 +1,200 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	socketMode  = 0o660
+	maxClients  = 64
+	maxLookers  = 56 // clients that are not root: root always finds a free place
+	acceptPause = 50 * time.Millisecond
+)
+
+// cred is who is on the other end of a connection (SO_PEERCRED).
+type cred struct {
+	uid uint32
+	pid int32
+}
+
+// mayChange says whether the peer may do more than look.
+func (c cred) mayChange() bool { return c.uid == 0 }
+
+// peerCred asks the kernel; the answer was fixed when the peer connected, and cannot be forged.
+func peerCred(c *net.UnixConn) (cred, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return cred{}, err
+	}
+	var u *unix.Ucred
+	var uerr error
+	if err := raw.Control(func(fd uintptr) { u, uerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return cred{}, err
+	}
+	if uerr != nil {
+		return cred{}, uerr
+	}
+	return cred{u.Uid, u.Pid}, nil
+}
+
+// bind makes the socket. It never exists with a wider mode than 0660: bind(2) gives the file the mode of the descriptor.
+func bind(path string) (*net.UnixListener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	l, err := listenNarrow(path)
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	if err := giveToGroup(path); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	return l, nil
+}
+
+func listenNarrow(path string) (*net.UnixListener, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close() // FileListener has its own descriptor
+	if err := unix.Fchmod(fd, 0o600); err != nil {
+		return nil, os.NewSyscallError("fchmod", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, &os.PathError{Op: "bind", Path: path, Err: err}
+	}
+	if err := unix.Listen(fd, maxClients); err != nil {
+		return nil, os.NewSyscallError("listen", err)
+	}
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	ul := l.(*net.UnixListener)
+	ul.SetUnlinkOnClose(true)
+	return ul, nil
+}
+
+// giveToGroup lets the group look. Without such a group the socket stays root's.
+func giveToGroup(path string) error {
+	if g, err := user.LookupGroup(Group); err == nil {
+		if gid, err := strconv.Atoi(g.Gid); err == nil {
+			if err := os.Chown(path, -1, gid); err != nil {
+				return err
+			}
+		}
+	}
+	return os.Chmod(path, socketMode)
+}
+
+// removeStale removes the socket of a daemon that is dead and refuses to touch that of a living one, or anything that is no socket.
+func removeStale(path string) error {
+	st, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	if st.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("control socket: %s exists and is not a socket; remove it or choose another path", path)
+	}
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		defer c.Close()
+		who := "another cygnetd"
+		if p, err := peerCred(c.(*net.UnixConn)); err == nil {
+			who = fmt.Sprintf("another cygnetd (pid %d)", p.pid)
+		}
+		return fmt.Errorf("%s is running: it answers on %s", who, path)
+	}
+	// Only ECONNREFUSED says that nobody listens. A full queue (EAGAIN) is a sign of life.
+	if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("control socket: %s does not answer but may be alive: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("control socket: remove the one of a dead daemon: %w", err)
+	}
+	return nil
+}
+
+// listener counts clients and learns who they are.
+type listener struct {
+	*net.UnixListener
+	creds    func(*net.UnixConn) (cred, error)
+	all      atomic.Int32
+	lookers  atomic.Int32
+	onRefuse func(net.Conn)
+}
+
+// client is an accepted connection with its credentials.
+type client struct {
+	*net.UnixConn
+	cred    cred
+	release func()
+	once    sync.Once
+}
+
+func (c *client) Close() error {
+	c.once.Do(c.release)
+	return c.UnixConn.Close()
+}
+
+// Accept returns the next client within the limits; one past them is told so and closed.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				time.Sleep(acceptPause)
+				continue
+			}
+			return nil, err
+		}
+		who, err := l.creds(conn)
+		if err != nil {
+			conn.Close() // who cannot be known may do nothing
+			continue
+		}
+		if c, ok := l.admit(conn, who); ok {
+			return c, nil
+		}
+		l.onRefuse(conn)
+		conn.Close()
+	}
+}
+
+func (l *listener) admit(conn *net.UnixConn, who cred) (*client, bool) {
+	if l.all.Load() >= maxClients || !who.mayChange() && l.lookers.Load() >= maxLookers {
+		return nil, false
+	}
+	l.all.Add(1)
+	if !who.mayChange() {
+		l.lookers.Add(1)
+	}
+	return &client{UnixConn: conn, cred: who, release: func() {
+		l.all.Add(-1)
+		if !who.mayChange() {
+			l.lookers.Add(-1)
+		}
+	}}, true
+}
