@@ -1,0 +1,166 @@
+package rig
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Packet is what a capture remembers of one packet on the WAN.
+type Packet struct {
+	Src, Dst netip.Addr
+	Proto    uint8 // IP protocol
+	SPort    uint16
+	DPort    uint16
+	SPI      uint32 // ESP, plain or in UDP
+	Size     int
+}
+
+// ESP reports whether the packet is ESP, plain or UDP-encapsulated.
+func (p Packet) ESP() bool { return p.SPI != 0 }
+
+// IKE reports whether the packet is an IKE message or a NAT keepalive.
+func (p Packet) IKE() bool {
+	return p.Proto == unix.IPPROTO_UDP && !p.ESP() && (isIKE(p.SPort) || isIKE(p.DPort))
+}
+
+func isIKE(port uint16) bool { return port == 500 || port == 4500 }
+
+func (p Packet) String() string {
+	if p.ESP() {
+		return fmt.Sprintf("%s > %s ESP spi %08x len %d", p.Src, p.Dst, p.SPI, p.Size)
+	}
+	return fmt.Sprintf("%s:%d > %s:%d proto %d len %d", p.Src, p.SPort, p.Dst, p.DPort, p.Proto, p.Size)
+}
+
+// Capture records every IP packet that enters an interface of the WAN: each packet between the sites is seen once.
+type Capture struct {
+	fd      int
+	mu      sync.Mutex
+	seen    []Packet
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+// Capture starts a capture on the WAN. It is running when Capture returns.
+func (t *Topology) Capture() (*Capture, error) {
+	c := &Capture{stop: make(chan struct{}), stopped: make(chan struct{})}
+	err := t.WAN.Do(func() error {
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
+		if err != nil {
+			return fmt.Errorf("capture: %w", err)
+		}
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20)
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50000})
+		c.fd = fd
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	go c.read()
+	return c, nil
+}
+
+func htons(v uint16) uint16 { return v<<8 | v>>8 }
+
+func (c *Capture) read() {
+	defer close(c.stopped)
+	defer unix.Close(c.fd)
+	b := make([]byte, 65536)
+	for {
+		n, from, err := unix.Recvfrom(c.fd, b, 0)
+		if err != nil { // the queue is empty
+			select {
+			case <-c.stop:
+				return
+			default:
+				continue
+			}
+		}
+		ll, ok := from.(*unix.SockaddrLinklayer)
+		if !ok || ll.Pkttype == unix.PACKET_OUTGOING || ll.Ifindex == 1 {
+			continue
+		}
+		if p, ok := parse(b[:n]); ok {
+			c.mu.Lock()
+			c.seen = append(c.seen, p)
+			c.mu.Unlock()
+		}
+	}
+}
+
+// parse reads addresses, ports and SPI; fragments after the first have no ports.
+func parse(b []byte) (Packet, bool) {
+	p := Packet{Size: len(b)}
+	var rest []byte
+	switch {
+	case len(b) >= 20 && b[0]>>4 == 4:
+		p.Proto = b[9]
+		p.Src, _ = netip.AddrFromSlice(b[12:16])
+		p.Dst, _ = netip.AddrFromSlice(b[16:20])
+		if rest = b[min(len(b), int(b[0]&15)*4):]; binary.BigEndian.Uint16(b[6:])&0x1fff != 0 {
+			rest = nil
+		}
+	case len(b) >= 40 && b[0]>>4 == 6:
+		p.Proto = b[6]
+		p.Src, _ = netip.AddrFromSlice(b[8:24])
+		p.Dst, _ = netip.AddrFromSlice(b[24:40])
+		rest = b[40:]
+	default:
+		return p, false
+	}
+	switch {
+	case p.Proto == 50 && len(rest) >= 8:
+		p.SPI = binary.BigEndian.Uint32(rest)
+	case p.Proto == unix.IPPROTO_UDP && len(rest) >= 8:
+		p.SPort, p.DPort = binary.BigEndian.Uint16(rest), binary.BigEndian.Uint16(rest[2:])
+		if (p.SPort == 4500 || p.DPort == 4500) && len(rest) >= 16 {
+			p.SPI = binary.BigEndian.Uint32(rest[8:])
+		}
+	case p.Proto == unix.IPPROTO_TCP && len(rest) >= 4:
+		p.SPort, p.DPort = binary.BigEndian.Uint16(rest), binary.BigEndian.Uint16(rest[2:])
+	}
+	return p, true
+}
+
+// Seen returns what has been captured so far.
+func (c *Capture) Seen() []Packet {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]Packet(nil), c.seen...)
+}
+
+// Clear returns the captured packets with an address of a LAN: those that should have been protected.
+func (t *Topology) Clear(ps []Packet) (clear []Packet) {
+	for _, p := range ps {
+		for _, l := range []netip.Prefix{t.A.LAN4, t.A.LAN6, t.B.LAN4, t.B.LAN6} {
+			if l.Contains(p.Src) || l.Contains(p.Dst) {
+				clear = append(clear, p)
+				break
+			}
+		}
+	}
+	return clear
+}
+
+// SPIs counts the captured ESP packets by SPI.
+func SPIs(ps []Packet) map[uint32]int {
+	m := map[uint32]int{}
+	for _, p := range ps {
+		if p.ESP() {
+			m[p.SPI]++
+		}
+	}
+	return m
+}
+
+// Stop ends the capture once its queue is empty and returns everything seen.
+func (c *Capture) Stop() []Packet {
+	close(c.stop)
+	<-c.stopped
+	return c.Seen()
+}

@@ -1,0 +1,91 @@
+// Package rig builds the networks that live tests and the demonstration run in: namespaces for two sites with a WAN in between, daemons and
+// real peers in them, captures of what crosses the WAN, and hashed data from LAN to LAN. It needs root and touches nothing
+// outside the namespaces that it makes.
+package rig
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// NS is the name of a network namespace made with "ip netns add".
+type NS string
+
+// Do calls f on a thread that is inside the namespace. Sockets that f opens stay there.
+func (n NS) Do(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		// The thread is never unlocked: it ends with the goroutine, so that no other goroutine finds itself in the namespace.
+		runtime.LockOSThread()
+		done <- func() error {
+			h, err := os.Open("/run/netns/" + string(n))
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			if err := unix.Setns(int(h.Fd()), unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("enter namespace %s: %w", n, err)
+			}
+			return f()
+		}()
+	}()
+	return <-done
+}
+
+// Command prepares a command inside the namespace.
+func (n NS) Command(name string, arg ...string) *exec.Cmd {
+	return exec.Command("ip", append([]string{"netns", "exec", string(n), name}, arg...)...)
+}
+
+// Output runs a command inside the namespace for at most 30 s and returns what it printed.
+func (n NS) Output(name string, arg ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return output(exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", string(n), name}, arg...)...))
+}
+
+func output(c *exec.Cmd) (string, error) {
+	var b bytes.Buffer
+	c.Stdout, c.Stderr = &b, &b
+	err := c.Run()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", strings.Join(c.Args, " "), err, strings.TrimSpace(b.String()))
+	}
+	return b.String(), err
+}
+
+// ip runs "ip ..." lines, stopping at the first that fails.
+func ip(lines ...string) error {
+	for _, l := range lines {
+		if _, err := output(exec.Command("ip", strings.Fields(l)...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Until polls f until it is true or the deadline passes.
+func Until(d time.Duration, f func() bool) bool {
+	end := time.Now().Add(d)
+	for {
+		if f() {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// ErrNotRoot says why nothing can be built.
+var ErrNotRoot = errors.New("network namespaces need root")

@@ -1,0 +1,191 @@
+package rig
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const charon = "/usr/lib/ipsec/charon"
+
+// Swan is Debian's strongSwan in a namespace, with its own /run.
+type Swan struct {
+	*Daemon
+	dir    string
+	tunnel Tunnel
+	kernel bool
+}
+
+// HaveSwan says why strongSwan cannot be started here, or nil.
+func HaveSwan() error {
+	for _, f := range []string{charon, "/usr/sbin/swanctl", "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so"} {
+		if _, err := os.Stat(f); err != nil {
+			return fmt.Errorf("strongSwan: %w (packages strongswan-charon strongswan-swanctl libcharon-extra-plugins)", err)
+		}
+	}
+	return nil
+}
+
+// StartSwan starts charon with one connection "s2s" and its child "lan". kernel chooses the kernel's ESP, else the plug-in kernel-libipsec.
+func StartSwan(ns NS, dir string, t Tunnel, kernel bool) (*Swan, error) {
+	if err := HaveSwan(); err != nil {
+		return nil, err
+	}
+	s := &Swan{dir: dir, tunnel: t, kernel: kernel}
+	libipsec := "kernel-libipsec "
+	if kernel {
+		libipsec = ""
+	}
+	files := Config{
+		"strongswan.conf": fmt.Sprintf(`charon {
+  load = openssl aes aesni sha1 sha2 hmac gcm chapoly kdf drbg random nonce curve25519 gmp %skernel-netlink socket-default vici
+  install_routes = yes
+  plugins {
+    vici {
+      socket = %s
+    }
+  }
+  filelog {
+    l {
+      path = %s
+      default = 1
+      flush_line = yes
+    }
+  }
+}
+`, libipsec, s.uri(), filepath.Join(dir, "charon.log")),
+		"swanctl.conf": s.config(),
+	}
+	if err := files.Write(dir); err != nil {
+		return nil, err
+	}
+	cmd := ns.Command("sh", "-c", "mount -t tmpfs tmpfs /run && exec "+charon)
+	cmd.Env = append(os.Environ(), "STRONGSWAN_CONF="+filepath.Join(dir, "strongswan.conf"))
+	var err error
+	if s.Daemon, err = start(ns, cmd); err != nil {
+		return nil, err
+	}
+	if !Until(10*time.Second, func() bool { _, err := os.Stat(filepath.Join(dir, "vici")); return err == nil || s.Dead() }) || s.Dead() {
+		return nil, fmt.Errorf("charon did not start:\n%s", s.Stop())
+	}
+	if out, err := s.swanctl("--load-all", "--file", filepath.Join(dir, "swanctl.conf")); err != nil {
+		return nil, fmt.Errorf("%w\n%s\n%s", err, out, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *Swan) uri() string { return "unix://" + filepath.Join(s.dir, "vici") }
+
+func (s *Swan) config() string {
+	encap := "no"
+	if s.tunnel.Encap {
+		encap = "yes"
+	}
+	return fmt.Sprintf(`connections {
+  s2s {
+    version = 2
+    local_addrs = %s
+    remote_addrs = %s
+    proposals = %s
+    encap = %s
+    local {
+      auth = psk
+      id = %s
+    }
+    remote {
+      auth = psk
+      id = %s
+    }
+    children {
+      lan {
+        local_ts = %s
+        remote_ts = %s
+        esp_proposals = %s
+      }
+    }
+  }
+}
+secrets {
+  ike-1 {
+    secret = "%s"
+  }
+}
+`, s.tunnel.Local, outer(s.tunnel.Remote), s.tunnel.Suite.IKE, encap, s.tunnel.LocalID, s.tunnel.RemoteID,
+		strings.Join(s.tunnel.LocalTS, ","), strings.Join(s.tunnel.RemoteTS, ","), s.tunnel.Suite.ESP, s.tunnel.PSK)
+}
+
+func (s *Swan) swanctl(arg ...string) (string, error) {
+	cmd := exec.Command("timeout", append([]string{"30", "/usr/sbin/swanctl"}, append(arg, "--uri", s.uri())...)...)
+	cmd.Env = append(os.Environ(), "STRONGSWAN_CONF="+filepath.Join(s.dir, "strongswan.conf"), "SWANCTL_DIR="+s.dir)
+	return output(cmd)
+}
+
+// Up implements End.
+func (s *Swan) Up() error {
+	_, err := s.swanctl("--initiate", "--child", "lan", "--timeout", "20")
+	return err
+}
+
+// Down implements End.
+func (s *Swan) Down() error {
+	_, err := s.swanctl("--terminate", "--ike", "s2s", "--timeout", "10")
+	return err
+}
+
+// SA implements End: strongSwan's own words, and the kernel's where the kernel does ESP.
+func (s *Swan) SA() (SA, error) {
+	out, err := s.swanctl("--list-sas", "--raw")
+	if err != nil {
+		return SA{}, err
+	}
+	if !strings.Contains(out, "state=INSTALLED") {
+		return SA{}, fmt.Errorf("strongSwan shows no installed child: %s", out)
+	}
+	bits := find(out, `child-sas.*encr-keysize=(\d+)`)
+	if bits == "" {
+		bits = "256" // ChaCha20's key length is fixed and not shown
+	}
+	sa := SA{
+		SPIIn: hex32(find(out, `spi-in=([0-9a-f]+)`)), SPIOut: hex32(find(out, `spi-out=([0-9a-f]+)`)),
+		Suite: find(out, `child-sas.*encr-alg=(\w+)`) + "-" + bits,
+		Local: find(out, `local-ts=\[([^\]]*)\]`), Remote: find(out, `remote-ts=\[([^\]]*)\]`),
+	}
+	if integ := find(out, `child-sas.*integ-alg=(\w+)`); integ != "" {
+		sa.Suite += "/" + integ
+	}
+	sa.BytesIn, _ = strconv.ParseUint(find(out, `bytes-in=(\d+)`), 10, 64)
+	sa.BytesOut, _ = strconv.ParseUint(find(out, `bytes-out=(\d+)`), 10, 64)
+	if s.kernel {
+		k, err := XfrmSAs(s.NS, s.tunnel.Local)
+		if err != nil {
+			return sa, err
+		}
+		if k.SPIIn != sa.SPIIn || k.SPIOut != sa.SPIOut || k.Suite != sa.Suite {
+			return sa, fmt.Errorf("strongSwan says %08x/%08x %s, its kernel %08x/%08x %s", sa.SPIIn, sa.SPIOut, sa.Suite, k.SPIIn, k.SPIOut, k.Suite)
+		}
+	}
+	return sa, nil
+}
+
+// Stop implements End.
+func (s *Swan) Stop() string {
+	s.Signal(syscall.SIGTERM)
+	log, _ := os.ReadFile(filepath.Join(s.dir, "charon.log"))
+	return s.Log.String() + string(log)
+}
+
+var _ End = (*Swan)(nil)
+
+// outer prints an address that may be missing.
+func outer(a netip.Addr) string {
+	if a.IsValid() {
+		return a.String()
+	}
+	return "%any"
+}
