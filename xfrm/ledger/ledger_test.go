@@ -1,0 +1,385 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"testing"
+
+	"cygnet/xfrm"
+	"cygnet/xfrm/alg"
+)
+
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
+
+func outSlot(src, dst string) xfrm.Slot {
+	return xfrm.Slot{Direction: xfrm.Out, Selector: xfrm.Selector{Src: prefix(src), Dst: prefix(dst)}}
+}
+
+func said(dst string, spi uint32) xfrm.SAID {
+	return xfrm.SAID{Dst: netip.MustParseAddr(dst), SPI: spi, Proto: xfrm.ProtoESP}
+}
+
+func protect(at xfrm.Slot, rank xfrm.Rank, spi uint32) xfrm.Claim {
+	return xfrm.Claim{Slot: at, Action: xfrm.Protect, Rank: rank, Template: xfrm.Template{
+		Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("198.51.100.7"), SPI: spi}}
+}
+
+func block(at xfrm.Slot) xfrm.Claim {
+	return xfrm.Claim{Slot: at, Action: xfrm.Block, Rank: xfrm.RankBlock}
+}
+
+func addOut(spi uint32) xfrm.SA {
+	return xfrm.SA{ID: said("198.51.100.7", spi), Src: netip.MustParseAddr("192.0.2.1"), Direction: xfrm.Out}
+}
+
+func names(ops []xfrm.Op) []string {
+	var list []string
+	for _, op := range ops {
+		s := xfrm.OpName(op)
+		if put, ok := op.(xfrm.PutPolicy); ok {
+			s += fmt.Sprintf(" action %d SPI %d", put.Policy.Action, put.Policy.Template.SPI)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func want(t *testing.T, ops []xfrm.Op, lines ...string) {
+	t.Helper()
+	if got := names(ops); !reflect.DeepEqual(got, lines) {
+		t.Fatalf("ops:\n got %q\nwant %q", got, lines)
+	}
+}
+
+// book plans and commits.
+func book(t *testing.T, l *Ledger, owner xfrm.Owner, b xfrm.Batch) []xfrm.Op {
+	t.Helper()
+	p, err := l.Plan(owner, b)
+	if err != nil {
+		t.Fatalf("plan of %s: %v", owner, err)
+	}
+	l.Commit(p)
+	return p.Ops
+}
+
+var lan = outSlot("10.1.0.0/16", "10.2.0.0/16")
+
+const (
+	putLAN    = "put policy 10.1.0.0/16 -> 10.2.0.0/16"
+	removeLAN = "remove policy 10.1.0.0/16 -> 10.2.0.0/16"
+	sa1       = "SA ESP SPI 00000001 to 198.51.100.7"
+	sa2       = "SA ESP SPI 00000002 to 198.51.100.7"
+)
+
+// The life of a child over a block and a trap: each change is one update, and the slot is never empty between.
+func TestChildOverTrapOverBlock(t *testing.T) {
+	l := New()
+	want(t, book(t, l, "conn:b", xfrm.Batch{Claims: []xfrm.Claim{block(lan)}}), putLAN+" action 1 SPI 0")
+	want(t, book(t, l, "conn:b", xfrm.Batch{Lineage: "b/lan", Claims: []xfrm.Claim{protect(lan, xfrm.RankTrap, 0)}}), putLAN+" action 0 SPI 0")
+	want(t, book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Add: []xfrm.SA{addOut(1)}, Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, 1)}}),
+		"add "+sa1, putLAN+" action 0 SPI 1")
+	// Rekey: the new child claims, later the old one releases.
+	want(t, book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Add: []xfrm.SA{addOut(2)}, Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, 2)}}),
+		"add "+sa2, putLAN+" action 0 SPI 2")
+	want(t, book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Release: []xfrm.Slot{lan}, Remove: []xfrm.SAID{said("198.51.100.7", 1)}}),
+		"remove "+sa1)
+	want(t, l.Finish("ike:1"), putLAN+" action 0 SPI 0", "remove "+sa2)
+	want(t, book(t, l, "conn:b", xfrm.Batch{Lineage: "b/lan", Release: []xfrm.Slot{lan}}), putLAN+" action 1 SPI 0")
+	want(t, book(t, l, "conn:b", xfrm.Batch{Release: []xfrm.Slot{lan}}), removeLAN)
+	if c, s := l.Size(); c+s+len(l.owners)+len(l.slots) != 0 {
+		t.Fatalf("left over: %d claims, %d SAs, owners %v", c, s, l.owners)
+	}
+}
+
+// A lower rank that comes later does not displace a higher one.
+func TestRankBeatsAge(t *testing.T) {
+	l := New()
+	book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, 1)}})
+	want(t, book(t, l, "conn:b", xfrm.Batch{Claims: []xfrm.Claim{block(lan)}}))
+}
+
+// When the new child of a rekey is the one that goes (it lost a collision), the release ends its claim and not the old one's.
+func TestReleaseMeansTheRemovedSA(t *testing.T) {
+	l := New()
+	for spi := uint32(1); spi <= 2; spi++ {
+		book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Add: []xfrm.SA{addOut(spi)}, Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, spi)}})
+	}
+	want(t, book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Release: []xfrm.Slot{lan}, Remove: []xfrm.SAID{said("198.51.100.7", 2)}}),
+		putLAN+" action 0 SPI 1", "remove "+sa2)
+}
+
+func TestOneSlotHasOneSpelling(t *testing.T) {
+	l := New()
+	any := lan
+	any.Selector.SrcPorts = xfrm.Ports{First: 0, Last: 65535}
+	unmasked := outSlot("10.1.2.3/16", "10.2.0.0/16")
+	book(t, l, "a", xfrm.Batch{Claims: []xfrm.Claim{block(lan)}})
+	want(t, book(t, l, "b", xfrm.Batch{Claims: []xfrm.Claim{block(any), block(unmasked)}}))
+	book(t, l, "b", xfrm.Batch{Release: []xfrm.Slot{unmasked, lan}})
+	want(t, l.Finish("a"), removeLAN)
+}
+
+func TestOthersAreLeftAlone(t *testing.T) {
+	l := New()
+	book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Add: []xfrm.SA{addOut(1)}, Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, 1)}})
+	want(t, book(t, l, "ike:2", xfrm.Batch{Lineage: "b/lan", Release: []xfrm.Slot{lan}, Remove: []xfrm.SAID{said("198.51.100.7", 1)}}))
+	want(t, book(t, l, "ike:1", xfrm.Batch{Lineage: "b/dmz", Release: []xfrm.Slot{lan}}))
+	if _, err := l.Plan("ike:2", xfrm.Batch{Update: []xfrm.Op{xfrm.MoveSA{ID: said("198.51.100.7", 1)}}}); err == nil {
+		t.Fatal("moved another owner's SA")
+	}
+}
+
+func TestDuplicateSAID(t *testing.T) {
+	l := New()
+	book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Add: []xfrm.SA{addOut(1)}})
+	for _, b := range []xfrm.Batch{
+		{Lineage: "c/lan", Add: []xfrm.SA{addOut(2), addOut(1)}, Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, 1)}},
+		{Lineage: "c/lan", Add: []xfrm.SA{addOut(2), addOut(2)}},
+	} {
+		_, err := l.Plan("ike:2", b)
+		var oe *xfrm.OpError
+		if !errors.Is(err, xfrm.ErrExists) || !errors.As(err, &oe) || oe.Index != 1 {
+			t.Fatalf("error %v", err)
+		}
+	}
+	if c, s := l.Holds("ike:2"); c+s != 0 {
+		t.Fatalf("a refused batch left %d claims and %d SAs", c, s)
+	}
+	if owner, _ := l.OwnerOf(said("198.51.100.7", 1)); owner != "ike:1" {
+		t.Fatalf("owner is now %q", owner)
+	}
+}
+
+func TestRefusedBatches(t *testing.T) {
+	l := New()
+	book(t, l, "a", xfrm.Batch{Lineage: "x", Add: []xfrm.SA{addOut(1), addOut(2)}})
+	here, there := said("198.51.100.7", 1), netip.MustParseAddr("198.51.100.8")
+	for name, b := range map[string]xfrm.Batch{
+		"SA without lineage":       {Add: []xfrm.SA{addOut(3)}},
+		"protect without lineage":  {Claims: []xfrm.Claim{protect(lan, xfrm.RankTrap, 0)}},
+		"policy among the updates": {Update: []xfrm.Op{xfrm.RemovePolicy{Slot: lan}}},
+		"ports without encap":      {Update: []xfrm.Op{xfrm.UpdateSA{ID: here}}},
+		"update of a moved name":   {Update: []xfrm.Op{xfrm.MoveSA{ID: here, Dst: there}, xfrm.MoveSA{ID: here, Dst: there}}},
+		"move onto another":        {Update: []xfrm.Op{xfrm.MoveSA{ID: said("198.51.100.7", 9), Dst: here.Dst}}},
+	} {
+		if _, err := l.Plan("a", b); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if _, err := l.Plan("a", xfrm.Batch{}); err != nil {
+		t.Fatalf("after refusals: %v", err)
+	}
+	if _, err := l.Plan("a", xfrm.Batch{}); err == nil {
+		t.Error("a second plan before the first was committed")
+	}
+}
+
+func TestRollbackRestoresContents(t *testing.T) {
+	l := New()
+	encap := &xfrm.Encap{SrcPort: 4500, DstPort: 4500}
+	old := addOut(1)
+	old.Encap = encap
+	book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Add: []xfrm.SA{old}, Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, 1)}})
+	dmz := outSlot("10.1.0.0/16", "10.3.0.0/16")
+	moved := netip.MustParseAddr("198.51.100.99")
+	p, err := l.Plan("ike:1", xfrm.Batch{
+		Lineage: "b/lan",
+		Add:     []xfrm.SA{addOut(2)},
+		Claims:  []xfrm.Claim{protect(lan, xfrm.RankChild, 2), protect(dmz, xfrm.RankChild, 2)},
+		Update:  []xfrm.Op{xfrm.MoveSA{ID: old.ID, Src: old.Src, Dst: moved, Encap: &xfrm.Encap{SrcPort: 4500, DstPort: 7}}},
+		Release: []xfrm.Slot{lan},
+		Remove:  []xfrm.SAID{said("198.51.100.99", 1)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, p.Ops, "add "+sa2, putLAN+" action 0 SPI 2", "put policy 10.1.0.0/16 -> 10.3.0.0/16 action 0 SPI 2", "move "+sa1,
+		"remove SA ESP SPI 00000001 to 198.51.100.99")
+	undo := l.Rollback(p, 4)
+	want(t, undo, "move SA ESP SPI 00000001 to 198.51.100.99", "remove policy 10.1.0.0/16 -> 10.3.0.0/16", putLAN+" action 0 SPI 1", "remove "+sa2)
+	if back := undo[0].(xfrm.MoveSA); back.Dst != old.ID.Dst || back.Src != old.Src || *back.Encap != *encap {
+		t.Errorf("moved back to %+v", back)
+	}
+	if owner, ok := l.OwnerOf(old.ID); !ok || owner != "ike:1" {
+		t.Error("the old SA is forgotten")
+	}
+	want(t, l.Finish("ike:1"), removeLAN, "remove "+sa1)
+}
+
+func TestUpdatePorts(t *testing.T) {
+	l := New()
+	s := addOut(1)
+	s.Encap = &xfrm.Encap{SrcPort: 4500, DstPort: 4500}
+	book(t, l, "ike:1", xfrm.Batch{Lineage: "x", Add: []xfrm.SA{s}})
+	p, err := l.Plan("ike:1", xfrm.Batch{Update: []xfrm.Op{xfrm.UpdateSA{ID: s.ID, Encap: xfrm.Encap{SrcPort: 4500, DstPort: 9}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := l.Rollback(p, 1)
+	if len(back) != 1 || back[0].(xfrm.UpdateSA).Encap.DstPort != 4500 {
+		t.Fatalf("undo %v", back)
+	}
+	held := s
+	held.ReqID, held.Encap = ReqIDFirst, &xfrm.Encap{SrcPort: 4500, DstPort: 9}
+	ops, lost := l.Diff(xfrm.State{SAs: []xfrm.SA{held}})
+	want(t, ops, "update "+sa1)
+	if lost != nil {
+		t.Fatalf("lost %v", lost)
+	}
+}
+
+func TestTransfer(t *testing.T) {
+	l := New()
+	book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Add: []xfrm.SA{addOut(1)}, Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, 1)}})
+	l.Transfer("ike:1", "ike:2")
+	want(t, l.Finish("ike:1"))
+	if owner, _ := l.OwnerOf(said("198.51.100.7", 1)); owner != "ike:2" {
+		t.Fatalf("owner %q", owner)
+	}
+	want(t, book(t, l, "ike:2", xfrm.Batch{Lineage: "b/lan", Release: []xfrm.Slot{lan}}), removeLAN)
+	want(t, l.Finish("ike:2"), "remove "+sa1)
+}
+
+func TestNoKeysKept(t *testing.T) {
+	l := New()
+	s := addOut(1)
+	s.EncrKey, s.IntegKey = alg.NewSecret([]byte{1}), alg.NewSecret([]byte{2})
+	ops := book(t, l, "ike:1", xfrm.Batch{Lineage: "x", Add: []xfrm.SA{s}})
+	if ops[0].(xfrm.AddSA).SA.EncrKey.Len() != 1 {
+		t.Error("the driver would not get the key")
+	}
+	if kept := l.sas[s.ID]; kept.EncrKey.Len()+kept.IntegKey.Len() != 0 {
+		t.Error("the ledger kept a key")
+	}
+}
+
+func TestReqIDs(t *testing.T) {
+	l := New()
+	p, _ := l.Plan("ike:1", xfrm.Batch{Lineage: "b/lan", Add: []xfrm.SA{addOut(1)}, Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, 1)}})
+	l.Commit(p)
+	if id := p.Ops[0].(xfrm.AddSA).SA.ReqID; id != p.ReqID || p.Ops[1].(xfrm.PutPolicy).Policy.Template.ReqID != id || !ourReqID(id) {
+		t.Fatalf("reqid %#x of the plan is not in its ops %+v", p.ReqID, p.Ops)
+	}
+	if name, _ := l.Lineage(p.ReqID); name != "b/lan" {
+		t.Fatalf("lineage %q", name)
+	}
+	l.Finish("ike:1")
+	other, _ := l.Plan("ike:2", xfrm.Batch{Lineage: "c/lan", Add: []xfrm.SA{addOut(1)}})
+	l.Commit(other)
+	again, _ := l.Plan("ike:3", xfrm.Batch{Lineage: "b/lan", Add: []xfrm.SA{addOut(2)}})
+	if again.ReqID != p.ReqID || other.ReqID == p.ReqID {
+		t.Fatalf("first %#x, another lineage %#x, the first again %#x", p.ReqID, other.ReqID, again.ReqID)
+	}
+}
+
+// Peers who come once must not fill the table, and a number in use is never given away.
+func TestReqIDsWrap(t *testing.T) {
+	r := newReqids()
+	mark := uint64(0)
+	take := func(name string) uint32 {
+		mark++
+		id, err := r.number(name, mark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.hold(name)
+		return id
+	}
+	kept := take("kept")
+	for i := range 200_000 {
+		name := fmt.Sprint("peer", i)
+		if id := take(name); id == kept || !ourReqID(id) {
+			t.Fatalf("%s got %#x", name, id)
+		}
+		mark++
+		r.drop(name, mark)
+	}
+	if len(r.lineages) > idleMax+1 || len(r.names) != len(r.lineages) || len(r.idle) > 2*idleMax {
+		t.Fatalf("%d lineages, %d numbers, %d marks", len(r.lineages), len(r.names), len(r.idle))
+	}
+	for i := 0; len(r.names) <= int(ReqIDLast-ReqIDFirst) || r.idles > 0; i++ {
+		take(fmt.Sprint("held", i))
+	}
+	if _, err := r.number("one too many", mark+1); err == nil {
+		t.Fatal("a number was given twice")
+	}
+}
+
+func TestRekeyForYearsKeepsReqidsSmall(t *testing.T) {
+	l := New()
+	for i := range 3 * idleMax {
+		book(t, l, "ike:1", xfrm.Batch{Lineage: "x", Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, uint32(i))}})
+		book(t, l, "ike:1", xfrm.Batch{Lineage: "x", Release: []xfrm.Slot{lan}})
+	}
+	if n := len(l.reqids.idle); n > 2*idleMax {
+		t.Fatalf("%d marks for one lineage", n)
+	}
+}
+
+func TestPriorities(t *testing.T) {
+	sel := func(src, dst string, proto uint8, ports xfrm.Ports) xfrm.Selector {
+		return xfrm.Selector{Src: prefix(src), Dst: prefix(dst), Proto: proto, DstPorts: ports}
+	}
+	any := xfrm.Ports{}
+	order := []xfrm.Selector{ // each lies inside the next
+		sel("2001:db8::1/128", "2001:db8:1::1/128", 6, xfrm.Ports{First: 443, Last: 443}),
+		sel("2001:db8::1/128", "2001:db8:1::1/128", 6, xfrm.Ports{First: 443, Last: 444}),
+		sel("2001:db8::1/128", "2001:db8:1::1/128", 6, xfrm.Ports{First: 1, Last: 1023}),
+		sel("2001:db8::1/128", "2001:db8:1::1/128", 6, xfrm.Ports{First: 1, Last: 65535}),
+		sel("2001:db8::1/128", "2001:db8:1::1/128", 6, any),
+		sel("2001:db8::1/128", "2001:db8:1::1/128", 0, any),
+		sel("2001:db8::1/128", "2001:db8:1::/64", 6, xfrm.Ports{First: 443, Last: 443}),
+		sel("2001:db8::/64", "2001:db8:1::/64", 0, any),
+		sel("::/0", "2001:db8:1::/64", 0, any),
+		sel("::/0", "::/0", 17, any),
+		sel("::/0", "::/0", 0, any),
+	}
+	last := PriorityFirst
+	for i, s := range order {
+		p := Priority(s)
+		if i > 0 && p <= last && !(i == 4 && p == last) { // {1, 65535} and any are 1/65536 apart
+			t.Errorf("%v: priority %#x is not behind %#x", s, p, last)
+		}
+		if p < PriorityFirst || p > PriorityLast {
+			t.Errorf("%v: priority %#x leaves the band", s, p)
+		}
+		last = p
+	}
+	if a, b := Priority(sel("0.0.0.0/0", "10.0.0.0/8", 0, any)), Priority(sel("0.0.0.0/0", "10.0.0.0/8", 0, xfrm.Ports{First: 0, Last: 65535})); a != b {
+		t.Error("two spellings of any port differ")
+	}
+	if opaque := Priority(sel("::/0", "::/0", 0, xfrm.Ports{First: 65535, Last: 0})); opaque >= Priority(sel("::/0", "::/0", 0, any)) {
+		t.Error("OPAQUE is not narrower than any")
+	}
+}
+
+func TestDiffAtStart(t *testing.T) {
+	l := New()
+	dmz := outSlot("10.1.0.0/16", "10.3.0.0/16")
+	stray := outSlot("10.1.0.0/16", "10.4.0.0/16")
+	foreign := outSlot("10.1.0.0/16", "10.5.0.0/16")
+	book(t, l, "conn:b", xfrm.Batch{Claims: []xfrm.Claim{block(lan), block(dmz)}})
+	book(t, l, "ike:1", xfrm.Batch{Lineage: "b/vpn", Add: []xfrm.SA{addOut(1)}})
+	state := xfrm.State{
+		Policies: []xfrm.Policy{
+			{Slot: stray, Action: xfrm.Protect, Template: xfrm.Template{ReqID: ReqIDFirst + 7}, Priority: 5},
+			{Slot: foreign, Action: xfrm.Protect, Template: xfrm.Template{ReqID: 1}, Priority: PriorityFirst},
+			{Slot: lan, Action: xfrm.Protect, Template: xfrm.Template{ReqID: ReqIDFirst + 8}, Priority: Priority(lan.Selector)},
+			{Slot: outSlot("10.9.0.0/16", "10.5.0.0/16"), Action: xfrm.Block, Priority: PriorityLast},
+			{Slot: outSlot("10.9.0.0/16", "10.6.0.0/16"), Action: xfrm.Block, Priority: PriorityLast + 1},
+		},
+		SAs: []xfrm.SA{
+			{ID: said("198.51.100.7", 5), ReqID: ReqIDFirst + 7},
+			{ID: said("198.51.100.7", 6), ReqID: 77},
+		},
+	}
+	ops, lost := l.Diff(state)
+	want(t, ops,
+		putLAN+" action 1 SPI 0", "put policy 10.1.0.0/16 -> 10.3.0.0/16 action 1 SPI 0",
+		"remove policy 10.1.0.0/16 -> 10.4.0.0/16", "remove policy 10.9.0.0/16 -> 10.5.0.0/16", "remove SA ESP SPI 00000005 to 198.51.100.7")
+	if !reflect.DeepEqual(lost, []xfrm.Owner{"ike:1"}) {
+		t.Errorf("lost %v", lost)
+	}
+}
