@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,10 +46,20 @@ func start(ns NS, cmd *exec.Cmd) (*Daemon, error) {
 	cmd.Stdout, cmd.Stderr = d.Log, d.Log
 	// Its own process group, so that what it started ends with it, and an end with us, should we die.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	started := make(chan error)
+	go func() {
+		// Pdeathsig follows the thread that started the process, so this one stays as long as the process does.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+			close(d.dead)
+		}
+	}()
+	if err := <-started; err != nil {
 		return nil, err
 	}
-	go func() { cmd.Wait(); close(d.dead) }()
 	return d, nil
 }
 

@@ -114,7 +114,7 @@ func kernelSuite(block string) string {
 	integ := map[string]string{
 		"hmac(sha1) 96": "HMAC_SHA1_96", "hmac(sha256) 128": "HMAC_SHA2_256_128",
 		"hmac(sha384) 192": "HMAC_SHA2_384_192", "hmac(sha512) 256": "HMAC_SHA2_512_256",
-	}[find(block, `auth-trunc (\S+) `)+" "+find(block, `auth-trunc \S+ \S+ (\d+)`)]
+	}[find(block, `auth-trunc (\S+) `)+" "+find(block, `auth-trunc \S+ \S+ (?:\(\d+ bits\) )?(\d+)`)]
 	return fmt.Sprintf("AES_CBC-%d/%s", len(key)*4, integ)
 }
 
