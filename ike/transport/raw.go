@@ -1,0 +1,103 @@
+package transport
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"cygnet/xfrm"
+)
+
+// rawSocket carries IP protocol 50 of one address family.
+type rawSocket struct {
+	conn *net.IPConn
+	family
+}
+
+func (t *Transport) openRaw(f family) (*rawSocket, error) {
+	lc := net.ListenConfig{Control: controlled(func(fd int) error { return t.options(fd, family6Raw(f), false) })}
+	pc, err := lc.ListenPacket(context.Background(), f.ip, f.any)
+	if errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("raw socket for ESP (IP protocol 50) on %s: %w: start as root or with CAP_NET_RAW, or encapsulate ESP in UDP", f.any, cause(err))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("raw socket for ESP (IP protocol 50) on %s: %w", f.any, cause(err))
+	}
+	return &rawSocket{conn: pc.(*net.IPConn), family: f}, nil
+}
+
+// family6Raw: a raw IPv6 socket is IPv6 only by nature and refuses the option.
+func family6Raw(f family) family { f.v6only = 0; return f }
+
+// receiveRaw is the receive loop of one raw socket.
+func (t *Transport) receiveRaw(s *rawSocket) {
+	buf, oob := make([]byte, maxDatagram), make([]byte, oobSize)
+	burst := xfrm.Burst{Packets: make([][]byte, 1)}
+	for {
+		n, oobn, _, from, err := s.conn.ReadMsgIP(buf, oob)
+		if err != nil {
+			if t.ended(err) {
+				return
+			}
+			continue
+		}
+		body, ok := buf[:n], true
+		if s.domain == ipv4.domain {
+			body, ok = afterIPv4Header(buf[:n])
+		}
+		remote, _ := netip.AddrFromSlice(from.IP)
+		local, known := destination(oob[:oobn], from.Zone)
+		// SPI 0 is for local use and never on the wire (RFC 4303 section 2.1).
+		if !ok || !known || len(body) < espHeaderLen || binary.BigEndian.Uint32(body) == 0 {
+			t.dropped.short.Add(1)
+			continue
+		}
+		burst.Local = netip.AddrPortFrom(local, 0)
+		burst.Remote = netip.AddrPortFrom(remote.Unmap().WithZone(from.Zone), 0)
+		burst.Packets[0] = body
+		t.deliver(&burst)
+	}
+}
+
+// afterIPv4Header strips the header that raw IPv4 sockets deliver.
+func afterIPv4Header(b []byte) ([]byte, bool) {
+	if len(b) < 20 || b[0]>>4 != 4 {
+		return nil, false
+	}
+	length := int(b[0]&15) * 4
+	if length < 20 || length > len(b) {
+		return nil, false
+	}
+	return b[length:], true
+}
+
+func (t *Transport) rawFor(b *xfrm.Burst) (*rawSocket, error) {
+	f, err := pathFamily(b.Local.Addr(), b.Remote.Addr())
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range t.raw {
+		if s.domain == f.domain {
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("send ESP to %s without UDP: no raw socket is open", b.Remote.Addr())
+}
+
+func (s *rawSocket) send(b *xfrm.Burst) error {
+	var oob [oobSize]byte
+	info := source(&oob, b.Local.Addr().Unmap())
+	remote := b.Remote.Addr().Unmap()
+	to := &net.IPAddr{IP: remote.AsSlice(), Zone: remote.Zone()}
+	var first error
+	for _, packet := range b.Packets {
+		if _, _, err := s.conn.WriteMsgIP(packet, info, to); err != nil && first == nil {
+			first = fmt.Errorf("send %d octets of ESP to %s from %s: %w", len(packet), remote, b.Local.Addr(), cause(err))
+		}
+	}
+	return first
+}
