@@ -37,6 +37,9 @@ func (f *fake) Monitor(ctx context.Context, emit func(Line) error) *Failure {
 }
 func (f *fake) Reload(context.Context, func(Line) error) *Failure { return f.reload() }
 
+// looker is a user that may only look.
+var looker = uint32(os.Geteuid() + 1000)
+
 func asUID(uid uint32) func(*net.UnixConn) (cred, error) {
 	return func(*net.UnixConn) (cred, error) { return cred{uid: uid, pid: 1}, nil }
 }
@@ -127,7 +130,7 @@ func TestFailureTravels(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	want := &Status{Version: "1", Dataplane: "userspace", Why: "no ESP here", Connections: []Connection{{Name: "a<b", State: "up"}}}
-	_, c := serve(t, &fake{status: want}, asUID(1000))
+	_, c := serve(t, &fake{status: want}, asUID(looker))
 	got, err := c.Status(deadline(t))
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +152,7 @@ func TestLookersMayNotChange(t *testing.T) {
 		status:  &Status{},
 		monitor: func(context.Context, func(Line) error) *Failure { return nil },
 	}
-	_, c := serve(t, b, asUID(1000))
+	_, c := serve(t, b, asUID(looker))
 	ctx := deadline(t)
 	for verb, err := range map[string]error{
 		"up":     c.Up(ctx, "x", "", func(Line) {}),
@@ -363,7 +366,7 @@ func TestRequests(t *testing.T) {
 // TestClientLimit: lookers cannot take root's places, and a place comes back when its client leaves.
 func TestClientLimit(t *testing.T) {
 	var mu sync.Mutex
-	uid := uint32(1000)
+	uid := looker
 	as := func(u uint32) { mu.Lock(); uid = u; mu.Unlock() }
 	creds := func(*net.UnixConn) (cred, error) { mu.Lock(); defer mu.Unlock(); return cred{uid: uid}, nil }
 	s, c := serve(t, &fake{status: &Status{}}, creds)
@@ -387,7 +390,7 @@ func TestClientLimit(t *testing.T) {
 	if _, err := c.Status(deadline(t)); err != nil {
 		t.Errorf("root was kept out by lookers: %v", err)
 	}
-	as(1000)
+	as(looker)
 	conns[0].Close()
 	waitFor(t, "a place is free", func() bool { return s.listener.lookers.Load() < maxLookers })
 	if _, err := c.Status(deadline(t)); err != nil {

@@ -30,8 +30,8 @@ type cred struct {
 	pid int32
 }
 
-// mayChange says whether the peer may do more than look.
-func (c cred) mayChange() bool { return c.uid == 0 }
+// mayChange says whether the peer may do more than look: root, and the user that cygnetd itself runs as.
+func (c cred) mayChange() bool { return c.uid == 0 || int(c.uid) == os.Geteuid() }
 
 // peerCred asks the kernel; the answer was fixed when the peer connected, and cannot be forged.
 func peerCred(c *net.UnixConn) (cred, error) {

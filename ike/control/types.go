@@ -1,7 +1,8 @@
 // Package control is the control API of cygnetd: HTTP and JSON on a unix socket, version /v1/, with streamed progress
 // as newline-delimited JSON. It holds the types, the client and the server, and knows nothing of IKE: the daemon stands behind Backend.
 //
-// Who may do what: the kernel lets only root and the socket's group connect (mode 0660). Of those, root may change; the others may look.
+// Who may do what: the kernel lets only root and the socket's group connect (mode 0660). Of those, root (and the user
+// that runs cygnetd) may change; the others may look.
 package control
 
 import "context"
