@@ -26,6 +26,7 @@ const (
 type Cipher struct {
 	ID       Encr
 	Name     string // as in a configuration file without the key length: "aes", "aes-gcm16", "chacha20poly1305"
+	Label    string // as people read it, without the key length: "AES-GCM"
 	KeyBits  []int  // allowed key lengths in bits, strongest first
 	FixedKey bool   // the key length is not sent as an attribute (RFC 7296 section 3.3.5)
 	Salt     int    // octets of salt that follow the key in KEYMAT
@@ -41,8 +42,16 @@ func (c *Cipher) AEAD() bool { return c.ICV > 0 }
 // MAC describes an integrity algorithm. Sizes are in octets.
 type MAC struct {
 	ID     Integ
-	Name   string
+	Name   string // as in a configuration file: "sha256"
+	Label  string // as people read it: "SHA2-256"
 	Key    int
-	ICV    int // octets sent
-	Kernel string
+	ICV    int    // octets sent
+	Kernel string // Linux crypto API name: "hmac(sha256)"
 }
+
+// TruncBits is the length of the ICV in bits. The kernel must be told it: its own default for SHA2-256 is the 96 bits of an old
+// draft (RFC 8221 section 6).
+func (m *MAC) TruncBits() int { return 8 * m.ICV }
+
+// ICVBits is the length of an AEAD's ICV in bits, as the kernel wants it.
+func (c *Cipher) ICVBits() int { return 8 * c.ICV }
