@@ -28,7 +28,10 @@ const (
 	FlagResponse  Flags = 0x20
 )
 
-func (h Header) Response() bool  { return h.Flags&FlagResponse != 0 }
+// Response reports whether the message answers the request with the same Message ID.
+func (h Header) Response() bool { return h.Flags&FlagResponse != 0 }
+
+// Initiator reports whether the sender is the original initiator of the IKE SA (who did its last rekey, if any).
 func (h Header) Initiator() bool { return h.Flags&FlagInitiator != 0 }
 
 // HeaderLen is the length of the IKE header in octets.
@@ -48,20 +51,6 @@ type (
 	AttrType      uint16 // configuration attribute
 	PRFID         uint16 // transform type 2
 	GroupID       uint16 // transform type 4: key exchange method
-)
-
-const (
-	IKESAInit     ExchangeType = 34
-	IKEAuth       ExchangeType = 35
-	CreateChildSA ExchangeType = 36
-	Informational ExchangeType = 37
-)
-
-const (
-	ProtoNone ProtocolID = 0
-	ProtoIKE  ProtocolID = 1
-	ProtoAH   ProtocolID = 2
-	ProtoESP  ProtocolID = 3
 )
 
 // Message is a decoded message. Of a protected message Payloads ends with *SK or *SKF, whose content is opened by suite and

@@ -1,0 +1,62 @@
+package wire
+
+import "encoding/binary"
+
+// fragmentLen is Fragment Number and Total Fragments (RFC 7383 section 2.5).
+const fragmentLen = 4
+
+// Type returns PayloadSK.
+func (*SK) Type() PayloadType { return PayloadSK }
+
+// Type returns PayloadSKF.
+func (*SKF) Type() PayloadType { return PayloadSKF }
+
+// parseEncrypted frames an SK or SKF payload. IV, padding and ICV are for package suite, which knows their lengths.
+func parseEncrypted(t, first PayloadType, body []byte) (Payload, error) {
+	if t == PayloadSK {
+		if first == PayloadSK || first == PayloadSKF {
+			return nil, malformed(0, "an Encrypted payload inside an Encrypted payload")
+		}
+		return &SK{First: first, Body: body}, nil
+	}
+	return parseFragment(first, body)
+}
+
+func parseFragment(first PayloadType, body []byte) (Payload, error) {
+	if len(body) < fragmentLen {
+		return nil, malformed(0, "%d octets, an Encrypted Fragment payload has at least %d", len(body), fragmentLen)
+	}
+	p := &SKF{
+		First:  first,
+		Number: binary.BigEndian.Uint16(body),
+		Total:  binary.BigEndian.Uint16(body[2:]),
+		Body:   body[fragmentLen:],
+	}
+	if p.Number == 0 || p.Number > p.Total {
+		return nil, malformed(0, "fragment %d of %d", p.Number, p.Total) // RFC 7383 section 2.6
+	}
+	if err := within(int(p.Total), MaxFragments, "fragments in a message"); err != nil {
+		return nil, err
+	}
+	if p.Number > 1 {
+		p.First = PayloadNone // only the first fragment names a payload (RFC 7383 section 2.5)
+	}
+	if p.First == PayloadSK || p.First == PayloadSKF {
+		return nil, malformed(0, "an Encrypted payload inside an Encrypted payload")
+	}
+	return p, nil
+}
+
+func (p *SK) appendBody(b []byte) ([]byte, error) { return append(b, p.Body...), nil }
+
+func (p *SKF) appendBody(b []byte) ([]byte, error) {
+	if p.Number == 0 || p.Number > p.Total || p.Total > MaxFragments {
+		return b, unencodable(PayloadSKF, "fragment %d of %d, at most %d", p.Number, p.Total, MaxFragments)
+	}
+	if p.Number > 1 && p.First != PayloadNone {
+		return b, unencodable(PayloadSKF, "fragment %d names %s as the first payload, only fragment 1 may", p.Number, p.First)
+	}
+	b = binary.BigEndian.AppendUint16(b, p.Number)
+	b = binary.BigEndian.AppendUint16(b, p.Total)
+	return append(b, p.Body...), nil
+}
