@@ -73,12 +73,32 @@ func (t *Topology) namespaces() []NS {
 }
 
 // Remove deletes the namespaces and with them every link, route, SA and policy inside. Processes that still run there are the caller's.
-func (t *Topology) Remove() {
-	for _, n := range t.namespaces() {
-		if _, err := os.Stat("/run/netns/" + string(n)); err == nil {
-			ip("netns del " + string(n))
+func (t *Topology) Remove() { RemoveTopology(t.prefix) }
+
+// RemoveTopology removes the namespaces of a prefix.
+func RemoveTopology(prefix string) {
+	for _, n := range []string{"-lan-a", "-gw-a", "-wan", "-gw-b", "-lan-b"} {
+		if _, err := os.Stat("/run/netns/" + prefix + n); err == nil {
+			ip("netns del " + prefix + n)
 		}
 	}
+}
+
+// Leftovers lists what a gateway should not have any more once cygnet is gone: SAs, policies, routes of ours, TUN devices.
+func Leftovers(ns NS) (string, error) {
+	var left strings.Builder
+	for _, c := range []string{"ip xfrm state", "ip xfrm policy", "ip route show table all proto 67", "ip -6 route show table all proto 67",
+		"ip -o link show type tun"} {
+		f := strings.Fields(c)
+		out, err := ns.Output(f[0], f[1:]...)
+		if err != nil {
+			return "", err
+		}
+		if out = strings.TrimSpace(out); out != "" {
+			fmt.Fprintf(&left, "%s:\n%s\n", c, redactKeys(out))
+		}
+	}
+	return left.String(), nil
 }
 
 func (t *Topology) build() error {

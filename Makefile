@@ -1,0 +1,65 @@
+# cygnet: IKEv2/IPsec gateway.  "make help" explains the targets.
+SHELL := /bin/bash
+GO    ?= go
+BIN   := bin
+# Packages whose concurrency is worth the race detector.
+RACE  := ./ike/control ./ike/daemon ./ike/transport ./xfrm/userspace
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+
+.DEFAULT_GOAL := help
+.PHONY: help build check vet unit race demo clean-demo test lint fuzz interop lab bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+build: ## bin/cygnetd and bin/ikectl
+	@test/prepare go
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/ ./cmd/...
+
+vet:
+	@out=$$(gofmt -l cmd ike policy test xfrm) && [ -z "$$out" ] || { echo "gofmt would change: $$out" >&2; exit 1; }
+	$(GO) vet ./...
+	$(GO) vet -tags interop ./test/...
+
+unit:
+	$(GO) test ./...
+
+check: build vet unit ## build, vet, import rules and unit tests: what every commit passes (under 3 minutes)
+
+race: ## the race detector on the packages with goroutines
+	$(GO) test -race $(RACE)
+
+test: ## everything that needs no foreign peer and no VM: the README's test command
+	@test/prepare go demo
+	$(MAKE) --no-print-directory check race
+
+demo: ## two sites, a tunnel, data, proof: the main job on this machine, as root
+	@test/prepare go demo
+	@$(MAKE) --no-print-directory -s build
+	@$(GO) build -o $(BIN)/demo ./test/demo
+	@$(BIN)/demo -bin $(BIN)
+
+clean-demo: ## removes all that an interrupted demo left
+	@$(GO) run ./test/demo -clean
+
+lint: ## vet and staticcheck
+	@test/prepare go
+	$(MAKE) --no-print-directory vet
+	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+
+fuzz: ## N fuzz targets for SECONDS each, chosen by SEED (N=all SECONDS=15)
+	@test/fuzz $(or $(N),all) $(or $(SECONDS),15) $(or $(SEED),0)
+
+interop: build ## live rows against strongSwan and own against own on this kernel, as root
+	@test/prepare go demo peers
+	REQUIRE=peers,root $(GO) test -tags interop -count 1 -timeout 20m ./test/interop -run '^(TestRigItself|TestUserspace|TestCrash|TestFirstHour)'
+
+lab: build ## a real kernel with ESP in a VM: the kernel driver, strongSwan, Libreswan
+	@test/prepare go demo peers lab
+	test/lab/run
+
+bench: ## speed of the packet and key paths
+	$(GO) test -run '^$$' -bench . -benchmem ./xfrm/esp ./ike/suite
+
+clean: ## removes what was built
+	rm -rf $(BIN)
