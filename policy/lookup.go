@@ -1,0 +1,171 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"cygnet/ike/auth"
+	"cygnet/ike/wire"
+)
+
+// ByName returns a connection or nil.
+func (s *Snapshot) ByName(name string) *Connection {
+	for _, c := range s.Connections {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Near returns names that resemble name, for "did you mean".
+func (s *Snapshot) Near(name string) []string {
+	var names []string
+	for _, c := range s.Connections {
+		names = append(names, c.Name)
+	}
+	return near(name, names)
+}
+
+// Candidates are the connections that an IKE_SA_INIT from remote to local may belong to, most specific addresses first.
+func (s *Snapshot) Candidates(local, remote netip.Addr) []*Connection {
+	local, remote = local.Unmap(), remote.Unmap()
+	var out []*Connection
+	for _, c := range s.Connections {
+		if c.skips(local, remote) == "" {
+			out = append(out, c)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *Connection) int { return cmp.Compare(b.specific(), a.specific()) })
+	return out
+}
+
+// skips says why c is not for packets between these addresses; "" when it is.
+func (c *Connection) skips(local, remote netip.Addr) string {
+	switch {
+	case c.Remote.Address.IsValid() && c.Remote.Address != remote:
+		return fmt.Sprintf("expects the peer at %s", c.Remote.Address)
+	case c.Local.Address.IsValid() && c.Local.Address != local:
+		return fmt.Sprintf("is for our address %s", c.Local.Address)
+	}
+	return ""
+}
+
+// specific orders candidates: the peer's address counts more than ours; a name is more than any.
+func (c *Connection) specific() (n int) {
+	switch {
+	case c.Remote.Address.IsValid():
+		n = 4
+	case c.Remote.Name != "":
+		n = 2
+	}
+	if c.Local.Address.IsValid() {
+		n++
+	}
+	return n
+}
+
+// NoCandidate says why no connection is for an IKE_SA_INIT from remote to local: each connection with what keeps it out.
+func (s *Snapshot) NoCandidate(local, remote netip.Addr) *Mismatch {
+	local, remote = local.Unmap(), remote.Unmap()
+	m := &Mismatch{Notify: wire.NotifyNoProposalChosen, Theirs: fmt.Sprintf("%s to %s", remote, local), Hint: "add a connection for this peer, or correct its address"}
+	var list []string
+	for _, c := range s.Connections {
+		why := c.skips(local, remote)
+		if len(list) == 8 || why == "" {
+			continue
+		}
+		list = append(list, c.Name+" "+why)
+	}
+	if len(list) == 0 {
+		m.Text = fmt.Sprintf("no connection for %s <-> %s: none is configured", local, remote)
+		return m
+	}
+	m.Ours = strings.Join(list, "; ")
+	m.Text = fmt.Sprintf("no connection for %s <-> %s: %s", local, remote, m.Ours)
+	c := s.Connections[0]
+	m.Hint = where(c.File, c.Line, c.Lines, "remote.address") + fmt.Sprintf("address = %q if %s is this peer", remote.String(), c.Name)
+	return m
+}
+
+// ForIdentities picks the connection of a responder: peer is the authenticated-to-be IDi, asked the IDr of the request or nil.
+func ForIdentities(cands []*Connection, peer auth.Identity, asked *auth.Identity) (*Connection, *Mismatch) {
+	var known *Connection
+	for _, c := range cands {
+		if !c.Remote.ID.Equal(peer) {
+			continue
+		}
+		if asked == nil || c.Local.ID.Equal(*asked) {
+			return c, nil
+		}
+		if known == nil {
+			known = c
+		}
+	}
+	if known != nil {
+		return nil, wrongAsked(known, *asked)
+	}
+	return nil, wrongPeer(cands, peer)
+}
+
+func wrongPeer(cands []*Connection, peer auth.Identity) *Mismatch {
+	m := &Mismatch{Notify: wire.NotifyAuthenticationFailed, Theirs: idText(peer)}
+	var list []string
+	for n, c := range cands {
+		if n == 8 {
+			list = append(list, fmt.Sprintf("and %d more", len(cands)-n))
+			break
+		}
+		list = append(list, fmt.Sprintf("%s wants %s", c.Name, idText(c.Remote.ID)))
+	}
+	if len(list) == 0 {
+		m.Text = fmt.Sprintf("the peer says it is %s; no connection is meant for its address", m.Theirs)
+		return m
+	}
+	m.Ours = strings.Join(list, "; ")
+	m.Text = fmt.Sprintf("the peer says it is %s; %s", m.Theirs, m.Ours)
+	c := cands[0]
+	m.Hint = where(c.File, c.Line, c.Lines, "remote.id") + fmt.Sprintf("remote id = %q, or let the peer send %s", idWord(peer), idText(c.Remote.ID))
+	return m
+}
+
+func wrongAsked(c *Connection, asked auth.Identity) *Mismatch {
+	m := &Mismatch{Notify: wire.NotifyAuthenticationFailed, Ours: idText(c.Local.ID), Theirs: idText(asked)}
+	m.Text = fmt.Sprintf("the peer asks for %s here; %s says that we are %s", m.Theirs, c.Name, m.Ours)
+	m.Hint = where(c.File, c.Line, c.Lines, "local.id") + fmt.Sprintf("local id = %q, or let the peer expect %s", idWord(asked), m.Ours)
+	return m
+}
+
+// idText names an identity with its type: a FQDN and a KEY_ID of the same octets are two identities.
+func idText(id auth.Identity) string {
+	return fmt.Sprintf("%s (%s)", id.String(), idType(id.Type))
+}
+
+func idType(t wire.IDType) string {
+	switch t {
+	case wire.IDIPv4Addr:
+		return "IPv4 address"
+	case wire.IDIPv6Addr:
+		return "IPv6 address"
+	case wire.IDFQDN:
+		return "FQDN"
+	case wire.IDRFC822Addr:
+		return "RFC 822 address"
+	case wire.IDKeyID:
+		return "KEY_ID"
+	case wire.IDDERASN1DN:
+		return "distinguished name"
+	}
+	return fmt.Sprintf("ID type %d", t)
+}
+
+// idWord is an identity as a configuration has it.
+func idWord(id auth.Identity) string {
+	if id.Type == wire.IDKeyID && !strings.HasPrefix(id.String(), "keyid:") {
+		return "keyid:" + id.String()
+	}
+	return id.String()
+}

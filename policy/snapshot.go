@@ -1,0 +1,102 @@
+// Package policy turns TOML into a validated immutable Snapshot and answers the questions that the machines ask of it: which
+// connection, which proposal, which selectors. It is pure: files and secrets are read by policy/load.
+//
+// Sources: RFC 7296 sections 2.7 (algorithms), 2.9 (selectors), 2.15 (identities), 3.3 (proposals), 3.13 (selectors on the wire).
+package policy
+
+import (
+	"net/netip"
+	"time"
+
+	"cygnet/ike/auth"
+	"cygnet/ike/wire"
+	"cygnet/xfrm"
+	"cygnet/xfrm/alg"
+)
+
+// Snapshot is one loaded configuration. It is never changed after Parse returns it.
+type Snapshot struct {
+	Daemon      Daemon
+	Connections []*Connection // by name
+}
+
+// Daemon is the [daemon] table of cygnet.toml.
+type Daemon struct {
+	Dataplane string // "auto", "kernel", "userspace"
+	LogLevel  string // "error", "warn", "info", "debug", "trace"
+	Port      uint16 // 500
+	NATTPort  uint16 // 4500
+	// CookieThreshold is the number of half-open IKE SAs from which on COOKIE is demanded.
+	CookieThreshold int
+}
+
+// Start says when a connection comes up.
+type Start string
+
+const (
+	StartBoot    Start = "boot"
+	StartTraffic Start = "traffic"
+	StartManual  Start = "manual"
+)
+
+// Connection is one [connection.NAME] table. All fields carry their defaults (defaults.go).
+type Connection struct {
+	Name         string
+	File         string // where it stands, for messages: "conn.d/site-b.toml"
+	Line         int
+	Lines        map[string]int // line of each key that was given, by dotted path inside the connection: "remote.id", "psk.file"
+	Local        End
+	Remote       End
+	PSK          alg.Secret
+	PSKFile      string          // as it was written
+	IKE          []wire.Proposal // in order of preference; each transform type may list several
+	Start        Start
+	Drop         bool // when_down = "drop"
+	Encap        bool // encapsulation = "always": UDP even without NAT
+	Children     []*Child
+	Liveness     Liveness
+	NATKeepalive time.Duration // 20 s; RFC 3948 section 4
+}
+
+// End is one side of a connection.
+type End struct {
+	Address netip.Addr // invalid: "%any" or a name
+	Name    string     // DNS name of the peer, when Address is not given
+	ID      auth.Identity
+	Port    uint16 // remote UDP port, default 500
+}
+
+// Liveness: idle time before a check, tries, first timeout and factor.
+type Liveness struct {
+	Idle    time.Duration
+	Tries   int
+	Timeout time.Duration
+	Factor  float64
+}
+
+// Child is one [connection.NAME.child.NAME] table.
+type Child struct {
+	Name          string
+	File          string // where it stands, for messages
+	Line          int
+	Lines         map[string]int // line of each key that was given: "remote", "esp"
+	Local, Remote []TS
+	ESP           []wire.Proposal // without PFS groups in the first exchange; PFS lists the groups for CREATE_CHILD_SA
+	// PFS lists the key exchange methods of CREATE_CHILD_SA in order of preference. 0 (NONE) in it says that a child without is accepted
+	// too. Empty: none is offered; a peer that demands one of the default groups still gets it.
+	PFS    []wire.GroupID
+	Replay uint32
+}
+
+// TS is one side's traffic selector (RFC 7296 section 3.13.1): an inclusive address range of one family.
+type TS struct {
+	Start, End netip.Addr
+	Proto      uint8
+	Ports      xfrm.Ports // normalised: "any" is {0, 65535}
+}
+
+// Source is a configuration file.
+type Source struct {
+	Name string // path as the operator knows it
+	Data []byte
+}
