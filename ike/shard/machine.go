@@ -1,0 +1,134 @@
+package shard
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime/debug"
+
+	"cygnet/ike"
+	"cygnet/ike/wire"
+)
+
+// machine is an IKE SA and what the shard knows about it.
+type machine struct {
+	spi        wire.SPI
+	peer       peer
+	connection string // as far as its actions named it
+	deadline   ike.Time
+	place      int // in the heap, from 1; 0: not there
+
+	first *firstMessage // responders only
+}
+
+// firstMessage is what a shard keeps of the IKE_SA_INIT request that made a responder.
+type firstMessage struct {
+	id     initID
+	source netip.Prefix
+	proven bool // the source returned a cookie
+	open   bool // counted as half-open
+	header wire.Header
+	cookie []byte
+	credit int // octets that came from an unproven source less those that went there
+}
+
+// turn gives a machine one event and takes over its actions.
+func (s *Shard) turn(now ike.Time, m *machine, ev ike.Event, out *[]Action) {
+	s.actions.Reset()
+	if fault := s.step(now, m, ev); fault != "" {
+		s.count(MachinePanicked)
+		s.forget(m)
+		*out = append(*out,
+			Action{m.spi, ike.Report{Connection: m.connection, Code: ike.CodeInternal, Text: "internal error: this IKE SA is given up, others go on", Detail: fault,
+				Hint: "please report this with the detail"}},
+			Action{m.spi, ike.Finish{Connection: m.connection, Code: ike.CodeInternal, Text: "internal error", Retry: true}})
+		return
+	}
+	for _, a := range s.actions.List {
+		m.learn(a)
+		if send, ok := a.(ike.Send); ok && s.amplifies(now, m, send, out) {
+			return
+		}
+		*out = append(*out, Action{m.spi, a})
+	}
+	s.settle(m)
+}
+
+// step runs the machine. A panic comes back as text, its stack with it, when the shard recovers panics.
+func (s *Shard) step(now ike.Time, m *machine, ev ike.Event) (fault string) {
+	if s.c.Recover {
+		defer func() {
+			if r := recover(); r != nil {
+				fault = fmt.Sprintf("%v\n%s", r, debug.Stack())
+				s.actions.Reset()
+			}
+		}()
+	}
+	m.peer.Step(now, ev, &s.actions)
+	return ""
+}
+
+// settle brings the shard's tables up to what the machine became.
+func (s *Shard) settle(m *machine) {
+	if m.peer.Finished() {
+		s.forget(m)
+		return
+	}
+	if f := m.first; f != nil && f.open && m.peer.Established() {
+		f.open = false
+		s.sources.closed(f.source, f.proven)
+	}
+	at, has := m.peer.Deadline()
+	s.due.set(m, at, has)
+}
+
+func (s *Shard) forget(m *machine) {
+	delete(s.machines, m.spi)
+	s.due.set(m, 0, false)
+	if f := m.first; f != nil {
+		delete(s.inits, f.id)
+		if f.open {
+			f.open = false
+			s.sources.closed(f.source, f.proven)
+		}
+	}
+}
+
+// learn remembers the connection that a machine speaks for: a responder knows it only after it has read the peer's identity.
+func (m *machine) learn(a ike.Action) {
+	name := ""
+	switch a := a.(type) {
+	case ike.Claim:
+		name = a.Connection
+	case ike.Report:
+		name = a.Connection
+	case ike.Finish:
+		name = a.Connection
+	}
+	if name != "" {
+		m.connection = name
+	}
+}
+
+// amplifies holds back an IKE_SA_INIT response that would send more octets to a source than came from it, as long as the source may be forged: it is
+// asked for a COOKIE instead and the machine is given up; the repeat with the cookie makes another. Later messages of a responder answer
+// only requests that were encrypted with this IKE SA's keys, and so prove the source.
+func (s *Shard) amplifies(now ike.Time, m *machine, send ike.Send, out *[]Action) bool {
+	f := m.first
+	if f == nil || f.proven || !isInit(send.Data) {
+		return false
+	}
+	if f.credit -= len(send.Data); f.credit >= 0 {
+		return false
+	}
+	f.credit += len(send.Data)
+	s.count(Amplification)
+	s.forget(m)
+	*out = append(*out, Action{m.spi, ike.Finish{Code: ike.CodeIgnored, Text: "the answer is larger than the request: COOKIE demanded first"}})
+	s.demand(send.Path, f.header, f.cookie, f.credit, out)
+	return true
+}
+
+func isInit(b []byte) bool {
+	const exchangeOctet = 18
+	return len(b) > exchangeOctet && wire.ExchangeType(b[exchangeOctet]) == wire.IKESAInit
+}
