@@ -17,10 +17,11 @@ import (
 
 const (
 	dialTimeout   = 5 * time.Second
+	grace         = time.Second // what the daemon's last line may be late
 	maxLine       = 1 << 20
 	maxStatus     = 256 << 20
 	startHint     = "start it with: systemctl start cygnet   (or: cygnetd --config /etc/cygnet)"
-	permitHint    = "use sudo, or let an administrator add you to the group " + Group + " to look"
+	permitHint    = "root may do everything (sudo); members of the group " + Group + " may look"
 	detachedHint  = "cygnetd goes on with it; see: ikectl status"
 	timedOutHint  = "cygnetd goes on trying; see: ikectl status"
 	goneHint      = "see the log of cygnetd"
@@ -36,12 +37,12 @@ type Client struct {
 // Up brings a connection (or one child of it) up and calls line for each step, the last included, until it is up or the attempt has failed.
 // When ctx ends first the daemon goes on.
 func (c *Client) Up(ctx context.Context, name, child string, line func(Line)) error {
-	return c.stream(ctx, http.MethodPost, "/v1/up", &target{name, child}, line)
+	return c.stream(ctx, http.MethodPost, "/v1/up", &target{Connection: name, Child: child}, line)
 }
 
 // Down takes a connection (or one child of it) down and waits until it is.
 func (c *Client) Down(ctx context.Context, name, child string, line func(Line)) error {
-	return c.stream(ctx, http.MethodPost, "/v1/down", &target{name, child}, line)
+	return c.stream(ctx, http.MethodPost, "/v1/down", &target{Connection: name, Child: child}, line)
 }
 
 // Reload makes the daemon read its configuration again.
@@ -69,6 +70,19 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 }
 
 func (c *Client) stream(ctx context.Context, method, path string, body *target, line func(Line)) error {
+	if at, ok := ctx.Deadline(); ok && body != nil {
+		// The daemon ends the stream in time, with words of its own; we wait a little longer for them.
+		body.Timeout = max(time.Until(at).Milliseconds(), 1)
+		caller := ctx
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(context.WithoutCancel(caller), at.Add(grace))
+		defer cancel()
+		defer context.AfterFunc(caller, func() {
+			if caller.Err() == context.Canceled {
+				cancel()
+			}
+		})()
+	}
 	resp, f := c.do(ctx, method, path, body)
 	if f != nil {
 		return f

@@ -308,6 +308,30 @@ func TestTimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
 	wantFailure(t, c.Up(ctx, "x", "", func(Line) {}), CodeTimeout, ExitTimeout)
+
+	// A daemon that can say how far it came has the word.
+	b.up = func(ctx context.Context, _, _ string, _ func(Line) error) *Failure {
+		<-ctx.Done()
+		return Fail(CodeTimeout, "no answer from 192.0.2.1:500", "")
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	if f := wantFailure(t, c.Up(ctx, "x", "", func(Line) {}), CodeTimeout, ExitTimeout); f.Summary != "no answer from 192.0.2.1:500" {
+		t.Errorf("the daemon's words were lost: %s", f.Summary)
+	}
+}
+
+// TestTimeoutOfADeadDaemon: one that accepts and says nothing is not waited for much longer than asked.
+func TestTimeoutOfADeadDaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	wantFailure(t, (&Client{Socket: path}).Up(ctx, "x", "", func(Line) {}), CodeTimeout, ExitTimeout)
 }
 
 func TestCloseEndsStreams(t *testing.T) {

@@ -21,6 +21,7 @@ const (
 	socketMode  = 0o660
 	maxClients  = 64
 	maxLookers  = 56 // clients that are not root: root always finds a free place
+	maxRefusals = 16 // clients that are turned away at once
 	acceptPause = 50 * time.Millisecond
 )
 
@@ -143,7 +144,8 @@ type listener struct {
 	creds    func(*net.UnixConn) (cred, error)
 	all      atomic.Int32
 	lookers  atomic.Int32
-	onRefuse func(net.Conn)
+	refusals chan struct{} // a place for each client that is being told that there is none
+	refuse   func(*net.UnixConn)
 }
 
 // client is an accepted connection with its credentials.
@@ -178,9 +180,23 @@ func (l *listener) Accept() (net.Conn, error) {
 		if c, ok := l.admit(conn, who); ok {
 			return c, nil
 		}
-		l.onRefuse(conn)
-		conn.Close()
+		l.turnAway(conn)
 	}
+}
+
+// turnAway tells a client that it is one too many; when even that is done for many at once, it hears nothing.
+func (l *listener) turnAway(conn *net.UnixConn) {
+	select {
+	case l.refusals <- struct{}{}:
+	default:
+		conn.Close()
+		return
+	}
+	go func() {
+		defer func() { <-l.refusals }()
+		defer conn.Close()
+		l.refuse(conn)
+	}()
 }
 
 func (l *listener) admit(conn *net.UnixConn, who cred) (*client, bool) {

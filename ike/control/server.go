@@ -16,6 +16,7 @@ const (
 	maxBody       = 1 << 20
 	headerTimeout = 10 * time.Second
 	closeTimeout  = time.Second
+	maxWait       = 24 * time.Hour
 )
 
 // Server serves a Backend on a unix socket of mode 0660. Root may change; group members may look.
@@ -35,7 +36,8 @@ func listen(socket string, b Backend, creds func(*net.UnixConn) (cred, error)) (
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{backend: b, stop: stop, listener: &listener{UnixListener: ul, creds: creds, onRefuse: refuseBusy}}
+	s := &Server{backend: b, stop: stop}
+	s.listener = &listener{UnixListener: ul, creds: creds, refusals: make(chan struct{}, maxRefusals), refuse: refuseBusy}
 	s.http = &http.Server{
 		Handler:           s.routes(),
 		ReadHeaderTimeout: headerTimeout,
@@ -117,7 +119,18 @@ func (s *Server) change(do func(context.Context, target, func(Line) error) *Fail
 			refuse(w, http.StatusBadRequest, f)
 			return
 		}
-		s.stream(w, r, func(ctx context.Context, emit func(Line) error) *Failure { return do(ctx, t, emit) })
+		s.stream(w, r, func(ctx context.Context, emit func(Line) error) *Failure {
+			if t.Timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, min(time.Duration(t.Timeout), maxWait/time.Millisecond)*time.Millisecond)
+				defer cancel()
+			}
+			f := do(ctx, t, emit)
+			if f == nil && ctx.Err() == context.DeadlineExceeded {
+				f = Fail(CodeTimeout, "not done in the time given", timedOutHint)
+			}
+			return f
+		})
 	}
 }
 
@@ -175,9 +188,11 @@ func answer(w http.ResponseWriter, code int, v any) {
 
 func refuse(w http.ResponseWriter, code int, f *Failure) { answer(w, code, f) }
 
-// refuseBusy answers a client past the limit without reading what it wants.
-func refuseBusy(c net.Conn) {
+// refuseBusy answers a client past the limit. What it asks is read and thrown away, else the answer would be lost with the connection.
+func refuseBusy(c *net.UnixConn) {
 	body, _ := json.Marshal(Fail(CodeBusy, "cygnetd has too many control clients", "end some of the running ikectl monitor"))
-	c.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	c.SetDeadline(time.Now().Add(time.Second))
 	fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+	c.CloseWrite()
+	io.Copy(io.Discard, io.LimitReader(c, maxBody))
 }

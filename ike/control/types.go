@@ -22,10 +22,17 @@ type Line struct {
 	Text       string `json:"text"`
 	Detail     string `json:"detail,omitempty"`
 	Hint       string `json:"hint,omitempty"`
+	Level      string `json:"level,omitempty"` // "detail": of interest with -v; "error"; else empty
 	// Done ends a stream; OK says how.
 	Done bool `json:"done,omitempty"`
 	OK   bool `json:"ok,omitempty"`
 }
+
+// Levels of a Line.
+const (
+	LevelDetail = "detail"
+	LevelError  = "error"
+)
 
 // Status of the daemon.
 type Status struct {
@@ -86,8 +93,8 @@ type Child struct {
 }
 
 // Backend is what the server calls; the daemon implements it. Its methods run concurrently, each in a goroutine of its client.
-// emit may be called from the goroutine of the call alone, never blocks, and fails when the client is gone. A client that goes
-// away ends ctx; it must not undo what was asked.
+// emit may be called from the goroutine of the call alone, never blocks, and fails when the client is gone. ctx ends when the client goes away
+// (that must not undo what was asked) and when it has waited as long as it wants to (DeadlineExceeded: the Failure then says how far it came).
 type Backend interface {
 	Up(ctx context.Context, name, child string, emit func(Line) error) *Failure
 	Down(ctx context.Context, name, child string, emit func(Line) error) *Failure
@@ -100,4 +107,5 @@ type Backend interface {
 type target struct {
 	Connection string `json:"connection"`
 	Child      string `json:"child,omitempty"`
+	Timeout    int64  `json:"timeout_ms,omitempty"` // how long the client waits: the daemon then says how far it came
 }
