@@ -54,7 +54,7 @@ func accepted(offered, answer []wire.Proposal) (got wire.Proposal, why string) {
 	for _, t := range got.Transforms {
 		switch {
 		case t.Unusable || !slices.Contains(ours.Transforms, t):
-			return got, fmt.Sprintf("we did not offer %s as %s in proposal %d", name(t), typeName(t.Type), ours.Number)
+			return got, fmt.Sprintf("we did not offer %s as %s in proposal %d", t.Word(), typeName(t.Type), ours.Number)
 		case len(m.usable[t.Type]) != 1:
 			return got, fmt.Sprintf("it holds %d %s transforms where one is due", len(m.usable[t.Type]), typeName(t.Type))
 		}
@@ -64,8 +64,7 @@ func accepted(offered, answer []wire.Proposal) (got wire.Proposal, why string) {
 
 // emptyNone: NONE where we offered nothing of that type says nothing (RFC 7296 sections 1.2 and 3.3).
 func emptyNone(ours wire.Proposal, t wire.Transform) bool {
-	none := t == integNone() || t == group(wire.GroupNone)
-	return none && !slices.ContainsFunc(ours.Transforms, func(o wire.Transform) bool { return o.Type == t.Type })
+	return isNone(t) && !slices.ContainsFunc(ours.Transforms, func(o wire.Transform) bool { return o.Type == t.Type })
 }
 
 // incomplete: each type that we offered must have been chosen from, but for a group that may be NONE (RFC 7296 section 3.3.3).

@@ -63,14 +63,10 @@ func acceptable(ch *Child, ke wire.GroupID) []wire.Transform {
 	if len(ids) == 0 {
 		ids = append([]wire.GroupID{wire.GroupNone}, defaultGroups()...)
 	}
-	var list []wire.Transform
 	if ke != wire.GroupNone && slices.Contains(ids, ke) {
-		list = append(list, group(ke))
+		ids = append([]wire.GroupID{ke}, ids...)
 	}
-	for _, id := range ids {
-		list = append(list, group(id))
-	}
-	return list
+	return groupTransforms(ids)
 }
 
 func group(id wire.GroupID) wire.Transform {

@@ -48,11 +48,7 @@ func defaultPFS() []wire.GroupID { return append(defaultGroups(), wire.GroupNone
 // defaultIKE: AEAD first, then the classic ciphers, in proposals of their own (RFC 7296 section 3.3). AES-256, SHA2-256 and MODP-2048 are
 // always among them; SHA-1 never is (RFC 8247).
 func defaultIKE() []wire.Proposal {
-	prfs := transforms(wire.TransformPRF, uint16(wire.PRFHMACSHA256), uint16(wire.PRFHMACSHA384), uint16(wire.PRFHMACSHA512))
-	var groups []wire.Transform
-	for _, g := range defaultGroups() {
-		groups = append(groups, group(g))
-	}
+	prfs, groups := defaultPRFs(), groupTransforms(defaultGroups())
 	return []wire.Proposal{
 		proposal(wire.ProtoIKE, aeadCiphers(), prfs, groups),
 		proposal(wire.ProtoIKE, cbcCiphers(256, 192, 128), prfs, sha2(), groups),
@@ -66,6 +62,17 @@ func defaultESP() []wire.Proposal {
 		proposal(wire.ProtoESP, aeadCiphers(), defaultESN()),
 		proposal(wire.ProtoESP, cbcCiphers(256, 128), sha2(), defaultESN()),
 	}
+}
+
+func defaultPRFs() []wire.Transform {
+	return transforms(wire.TransformPRF, uint16(wire.PRFHMACSHA256), uint16(wire.PRFHMACSHA384), uint16(wire.PRFHMACSHA512))
+}
+
+func groupTransforms(ids []wire.GroupID) (list []wire.Transform) {
+	for _, g := range ids {
+		list = append(list, group(g))
+	}
+	return list
 }
 
 func defaultESN() []wire.Transform {
@@ -104,4 +111,8 @@ func proposal(proto wire.ProtocolID, lists ...[]wire.Transform) wire.Proposal {
 		p.Transforms = append(p.Transforms, l...)
 	}
 	return p
+}
+
+func defaultDaemon() Daemon {
+	return Daemon{Dataplane: DefaultDataplane, LogLevel: DefaultLogLevel, Port: DefaultPort, NATTPort: DefaultNATTPort, CookieThreshold: DefaultCookieThreshold}
 }

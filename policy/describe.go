@@ -56,7 +56,7 @@ func describeOne(p wire.Proposal) string {
 func names(ts []wire.Transform) string {
 	var list []string
 	for _, t := range ts {
-		if n := name(t); !slices.Contains(list, n) {
+		if n := t.Word(); !slices.Contains(list, n) {
 			list = append(list, n)
 		}
 		if len(list) > shownTransforms {
@@ -95,7 +95,7 @@ func words(p wire.Proposal, proto wire.ProtocolID) (string, bool) {
 
 func acceptableWord(p wire.Proposal, typ wire.TransformType) (algorithm, bool) {
 	for _, t := range p.Transforms {
-		if a, ok := lookUp(t); ok && t.Type == typ && !t.Unusable && a.Refuse == "" && len(a.Words) > 0 && a.KeyBits == t.KeyBits && a.Name != "NONE" {
+		if a, ok := lookUp(t); ok && t.Type == typ && !t.Unusable && a.Refuse == "" && len(a.Words) > 0 && !isNone(t) {
 			return a, true
 		}
 	}

@@ -112,14 +112,14 @@ func ForIdentities(cands []*Connection, peer auth.Identity, asked *auth.Identity
 }
 
 func wrongPeer(cands []*Connection, peer auth.Identity) *Mismatch {
-	m := &Mismatch{Notify: wire.NotifyAuthenticationFailed, Theirs: idText(peer)}
+	m := &Mismatch{Notify: wire.NotifyAuthenticationFailed, Theirs: peer.String()}
 	var list []string
 	for n, c := range cands {
 		if n == 8 {
 			list = append(list, fmt.Sprintf("and %d more", len(cands)-n))
 			break
 		}
-		list = append(list, fmt.Sprintf("%s wants %s", c.Name, idText(c.Remote.ID)))
+		list = append(list, fmt.Sprintf("%s wants %s", c.Name, c.Remote.ID.String()))
 	}
 	if len(list) == 0 {
 		m.Text = fmt.Sprintf("the peer says it is %s; no connection is meant for its address", m.Theirs)
@@ -128,44 +128,13 @@ func wrongPeer(cands []*Connection, peer auth.Identity) *Mismatch {
 	m.Ours = strings.Join(list, "; ")
 	m.Text = fmt.Sprintf("the peer says it is %s; %s", m.Theirs, m.Ours)
 	c := cands[0]
-	m.Hint = where(c.File, c.Line, c.Lines, "remote.id") + fmt.Sprintf("remote id = %q, or let the peer send %s", idWord(peer), idText(c.Remote.ID))
+	m.Hint = where(c.File, c.Line, c.Lines, "remote.id") + fmt.Sprintf("remote id = %q, or let the peer send %s", peer.String(), c.Remote.ID.String())
 	return m
 }
 
 func wrongAsked(c *Connection, asked auth.Identity) *Mismatch {
-	m := &Mismatch{Notify: wire.NotifyAuthenticationFailed, Ours: idText(c.Local.ID), Theirs: idText(asked)}
+	m := &Mismatch{Notify: wire.NotifyAuthenticationFailed, Ours: c.Local.ID.String(), Theirs: asked.String()}
 	m.Text = fmt.Sprintf("the peer asks for %s here; %s says that we are %s", m.Theirs, c.Name, m.Ours)
-	m.Hint = where(c.File, c.Line, c.Lines, "local.id") + fmt.Sprintf("local id = %q, or let the peer expect %s", idWord(asked), m.Ours)
+	m.Hint = where(c.File, c.Line, c.Lines, "local.id") + fmt.Sprintf("local id = %q, or let the peer expect %s", asked.String(), m.Ours)
 	return m
-}
-
-// idText names an identity with its type: a FQDN and a KEY_ID of the same octets are two identities.
-func idText(id auth.Identity) string {
-	return fmt.Sprintf("%s (%s)", id.String(), idType(id.Type))
-}
-
-func idType(t wire.IDType) string {
-	switch t {
-	case wire.IDIPv4Addr:
-		return "IPv4 address"
-	case wire.IDIPv6Addr:
-		return "IPv6 address"
-	case wire.IDFQDN:
-		return "FQDN"
-	case wire.IDRFC822Addr:
-		return "RFC 822 address"
-	case wire.IDKeyID:
-		return "KEY_ID"
-	case wire.IDDERASN1DN:
-		return "distinguished name"
-	}
-	return fmt.Sprintf("ID type %d", t)
-}
-
-// idWord is an identity as a configuration has it.
-func idWord(id auth.Identity) string {
-	if id.Type == wire.IDKeyID && !strings.HasPrefix(id.String(), "keyid:") {
-		return "keyid:" + id.String()
-	}
-	return id.String()
 }

@@ -38,7 +38,7 @@ func newMenu(p wire.Proposal) (m menu, flaw string) {
 		case !slices.Contains(mandatory, t.Type) && !slices.Contains(optional, t.Type):
 			return menu{}, fmt.Sprintf("it carries %s, which has no place in it", typeName(t.Type))
 		case t.Type == wire.TransformEncr && t.KeyBits == 0 && needsKeyLength(t):
-			return menu{}, fmt.Sprintf("%s comes without a key length (RFC 7296 section 3.3.5)", cipherName(t.ID))
+			return menu{}, fmt.Sprintf("%s comes without a key length (RFC 7296 section 3.3.5)", t.Word())
 		}
 		m.present[t.Type] = true
 		if !t.Unusable && lawfulKeyLength(t) {
@@ -98,19 +98,14 @@ func lawfulKeyLength(t wire.Transform) bool {
 	return t.Type == wire.TransformEncr && ok && !c.FixedKey && slices.Contains(c.KeyBits, int(t.KeyBits))
 }
 
-func cipherName(id uint16) string {
-	if c, ok := alg.CipherByID(alg.Encr(id)); ok {
-		return c.Label
-	}
-	return fmt.Sprintf("encryption %d", id)
-}
-
 func isAEAD(t wire.Transform) bool {
 	c, ok := alg.CipherByID(alg.Encr(t.ID))
 	return ok && c.AEAD()
 }
 
 func integNone() wire.Transform { return wire.Transform{Type: wire.TransformInteg, ID: wire.IntegNone} }
+
+func isNone(t wire.Transform) bool { return t == integNone() || t == group(wire.GroupNone) }
 
 // first is our most preferred transform that they list too.
 func first(ours, theirs []wire.Transform) (wire.Transform, bool) {

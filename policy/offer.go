@@ -20,9 +20,7 @@ func OfferESP(ch *Child, spi uint32, pfs bool, caps xfrm.Capabilities) []wire.Pr
 		if !pfs { // RFC 7296 section 1.2: IKE_AUTH has no KE payload, and the transform is left out
 			continue
 		}
-		for _, g := range ch.PFS {
-			ps[i].Transforms = append(ps[i].Transforms, group(g))
-		}
+		ps[i].Transforms = append(ps[i].Transforms, groupTransforms(ch.PFS)...)
 	}
 	return ps
 }
