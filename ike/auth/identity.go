@@ -132,7 +132,7 @@ func (id Identity) String() string {
 			return printable("dn:" + name.String())
 		}
 	case wire.IDNull:
-		return "anonymous"
+		return "(anonymous)" // in parentheses, which no word for an identity has
 	}
 	return printable(fmt.Sprintf("identity type %d:0x%x", id.Type, id.Data))
 }

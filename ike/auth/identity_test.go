@@ -192,7 +192,7 @@ func TestString(t *testing.T) {
 		{Identity{wire.IDRFC822Addr, "a\u202e@example"}, `a\u202e@example`},
 		{Identity{wire.IDKeyID, "\x00"}, "keyid:0x00"},
 		{Identity{wire.IDIPv4Addr, "abc"}, "identity type 1:0x616263"},
-		{Identity{wire.IDNull, ""}, "anonymous"},
+		{Identity{wire.IDNull, ""}, "(anonymous)"},
 		{Identity{wire.IDDERASN1DN, "\x30\x0d\x31\x0b\x30\x09\x06\x03\x55\x04\x06\x13\x02CH"}, "dn:C=CH"},
 		{Identity{wire.IDDERASN1DN, "\x30\x84"}, "identity type 9:0x3084"},
 		{Identity{}, "identity type 0:0x"},
@@ -237,7 +237,7 @@ func FuzzIdentity(f *testing.F) {
 			t.Errorf("%q has %d runes", s, len([]rune(s)))
 		}
 		// Words that stand for an identity stand for this one.
-		if again, err := ParseIdentity(s); err == nil && again != id && len([]rune(s)) < wire.MaxText {
+		if again, err := ParseIdentity(s); err == nil && again != id && !strings.ContainsAny(s, "\\…") { // what is escaped or cut is not the words
 			t.Errorf("type %d %q prints as %q, which is type %d %q", id.Type, id.Data, s, again.Type, again.Data)
 		}
 	})

@@ -32,11 +32,11 @@ type private interface {
 func NewKeyExchange(g wire.GroupID, rand io.Reader) (*KeyExchange, error) {
 	m, ok := methodByID(g)
 	if !ok {
-		return nil, fmt.Errorf("key exchange %s is not implemented", m.name)
+		return nil, fmt.Errorf("key exchange %s is not implemented", DHName(g))
 	}
 	priv, pub, err := m.draw(rand)
 	if err != nil {
-		return nil, fmt.Errorf("key exchange %s: %w", m.name, err)
+		return nil, fmt.Errorf("key exchange %s: %w", DHName(g), err)
 	}
 	return &KeyExchange{method: m, public: pub, private: priv}, nil
 }
@@ -55,11 +55,11 @@ func (k *KeyExchange) Shared(peer []byte) (alg.Secret, error) {
 		return alg.Secret{}, errWiped
 	}
 	if len(peer) != k.method.public { // a MODP value is zero-padded to the prime's length (RFC 7296 section 3.4)
-		return alg.Secret{}, fmt.Errorf("%w: %d octets, %s has %d", ErrPublicValue, len(peer), k.method.name, k.method.public)
+		return alg.Secret{}, fmt.Errorf("%w: %d octets, %s has %d", ErrPublicValue, len(peer), DHName(k.method.id), k.method.public)
 	}
 	s, err := k.private.shared(peer)
 	if err != nil {
-		return alg.Secret{}, fmt.Errorf("%w for %s: %v", ErrPublicValue, k.method.name, err)
+		return alg.Secret{}, fmt.Errorf("%w for %s: %v", ErrPublicValue, DHName(k.method.id), err)
 	}
 	return alg.NewSecret(s), nil
 }

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"crypto/ecdh"
-	"fmt"
 	"io"
 
 	"cygnet/ike/wire"
@@ -11,7 +10,6 @@ import (
 // method describes a key exchange method (IANA transform type 4).
 type method struct {
 	id     wire.GroupID
-	name   string
 	public int // octets of key exchange data
 	draw   func(rand io.Reader) (private, []byte, error)
 }
@@ -20,13 +18,13 @@ type method struct {
 // (RFC 8247 section 2.4).
 func methods() []method {
 	return []method{
-		{wire.GroupX25519, "X25519", 32, newX25519},
-		{wire.GroupECP256, "ECP-256", 64, ecp(ecdh.P256(), 256)},
-		{wire.GroupECP384, "ECP-384", 96, ecp(ecdh.P384(), 384)},
-		{wire.GroupECP521, "ECP-521", 132, ecp(ecdh.P521(), 521)},
-		{wire.GroupMODP2048, "MODP-2048", 256, modp(modp2048, 256)},
-		{wire.GroupMODP3072, "MODP-3072", 384, modp(modp3072, 320)},
-		{wire.GroupMODP4096, "MODP-4096", 512, modp(modp4096, 384)},
+		{wire.GroupX25519, 32, newX25519},
+		{wire.GroupECP256, 64, ecp(ecdh.P256(), 256)},
+		{wire.GroupECP384, 96, ecp(ecdh.P384(), 384)},
+		{wire.GroupECP521, 132, ecp(ecdh.P521(), 521)},
+		{wire.GroupMODP2048, 256, modp(modp2048, 256)},
+		{wire.GroupMODP3072, 384, modp(modp3072, 320)},
+		{wire.GroupMODP4096, 512, modp(modp4096, 384)},
 	}
 }
 
@@ -38,14 +36,13 @@ func modp(prime string, exponent int) func(io.Reader) (private, []byte, error) {
 	return func(rand io.Reader) (private, []byte, error) { return newMODP(prime, exponent, rand) }
 }
 
-// methodByID finds a method; its name serves also when it is not implemented.
 func methodByID(g wire.GroupID) (method, bool) {
 	for _, m := range methods() {
 		if m.id == g {
 			return m, true
 		}
 	}
-	return method{id: g, name: fmt.Sprintf("group %d", g)}, false
+	return method{}, false
 }
 
 // Groups lists the key exchange methods that are implemented, in order of preference.
@@ -70,8 +67,5 @@ func PublicLen(g wire.GroupID) int {
 	return m.public
 }
 
-// DHName names a key exchange method as people read it: "MODP-2048", "ECP-256", "X25519"; "group 2" when it is not implemented.
-func DHName(g wire.GroupID) string {
-	m, _ := methodByID(g)
-	return m.name
-}
+// DHName names a key exchange method as people read it, also one that is not implemented: "MODP-2048", "ECP-256", "X25519".
+func DHName(g wire.GroupID) string { return g.Word() }

@@ -25,20 +25,8 @@ func PRFLen(id wire.PRFID) int {
 	return 0
 }
 
-// PRFName names a PRF by its hash, as people read it: "SHA2-256"; "PRF 4" when it is not implemented.
-func PRFName(id wire.PRFID) string {
-	switch id {
-	case wire.PRFHMACSHA1:
-		return "SHA1"
-	case wire.PRFHMACSHA256:
-		return "SHA2-256"
-	case wire.PRFHMACSHA384:
-		return "SHA2-384"
-	case wire.PRFHMACSHA512:
-		return "SHA2-512"
-	}
-	return fmt.Sprintf("PRF %d", id)
-}
+// PRFName names a PRF by its hash, as people read it, also one that is not implemented: "SHA2-256".
+func PRFName(id wire.PRFID) string { return id.Word() }
 
 func prfHash(id wire.PRFID) func() hash.Hash {
 	switch id {
@@ -59,7 +47,7 @@ func prfHash(id wire.PRFID) func() hash.Hash {
 func PRF(id wire.PRFID, key []byte, data ...[]byte) []byte {
 	h := prfHash(id)
 	if h == nil {
-		panic("suite: " + PRFName(id) + " is not implemented")
+		panic("suite: PRF " + PRFName(id) + " is not implemented")
 	}
 	m := hmac.New(h, key)
 	for _, d := range data {
@@ -73,11 +61,11 @@ func PRF(id wire.PRFID, key []byte, data ...[]byte) []byte {
 func prfPlus(id wire.PRFID, key []byte, n int, seed ...[]byte) ([]byte, error) {
 	h := prfHash(id)
 	if h == nil {
-		return nil, fmt.Errorf("%s is not implemented", PRFName(id))
+		return nil, fmt.Errorf("PRF %s is not implemented", PRFName(id))
 	}
 	m := hmac.New(h, key)
 	if n < 0 || n > 255*m.Size() {
-		return nil, fmt.Errorf("prf+ of %d octets: %s gives at most %d", n, PRFName(id), 255*m.Size())
+		return nil, fmt.Errorf("prf+ of %d octets: PRF %s gives at most %d", n, PRFName(id), 255*m.Size())
 	}
 	out := make([]byte, 0, (n+m.Size()-1)/m.Size()*m.Size())
 	var last []byte

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 
 	"cygnet/ike/wire"
@@ -69,8 +68,8 @@ func TestPRFLen(t *testing.T) {
 	}
 	// MD5 and Tiger must not be there (RFC 8247 section 2.2); the AES ones are not.
 	for _, id := range []wire.PRFID{0, wire.PRFHMACMD5, wire.PRFHMACTiger, wire.PRFAES128XCBC, wire.PRFAES128CMAC, 9, 65535} {
-		if PRFLen(id) != 0 || !strings.HasPrefix(PRFName(id), "PRF ") {
-			t.Errorf("PRF %d: %s, %d octets", id, PRFName(id), PRFLen(id))
+		if PRFLen(id) != 0 {
+			t.Errorf("PRF %s has %d octets", PRFName(id), PRFLen(id))
 		}
 	}
 }

@@ -24,7 +24,7 @@ type IKE struct {
 func (s IKE) String() string {
 	encr, prf, dh := alg.Describe(s.Encr, s.KeyBits), PRFName(s.PRF), DHName(s.Group)
 	if s.Integ != alg.IntegNone {
-		if integ := alg.DescribeMAC(s.Integ); integ != prf {
+		if integ := wire.IntegWord(uint16(s.Integ)); integ != prf {
 			return fmt.Sprintf("%s, integrity %s, PRF %s, %s", encr, integ, prf, dh)
 		}
 	}
@@ -38,7 +38,7 @@ func (s IKE) Validate() error {
 		return err
 	}
 	if PRFLen(s.PRF) == 0 {
-		return fmt.Errorf("%s is not implemented", PRFName(s.PRF))
+		return fmt.Errorf("PRF %s is not implemented", PRFName(s.PRF))
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func TestDescribe(t *testing.T) {
 	for want, got := range map[string]string{
 		"AES-GCM-256":       Describe(EncrAESGCM16, 256),
 		"AES-CBC-128":       Describe(EncrAESCBC, 128),
-		"CHACHA20-POLY1305": Describe(EncrChaCha20Poly1305, 0),
+		"ChaCha20-Poly1305": Describe(EncrChaCha20Poly1305, 0),
 		"encryption 3":      Describe(3, 0),
 		"SHA2-256":          DescribeMAC(IntegSHA256_128),
 		"integrity 1":       DescribeMAC(1),

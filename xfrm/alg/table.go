@@ -10,7 +10,7 @@ func Ciphers() []Cipher {
 			Salt: 4, IV: 8, Block: 1, ICV: 16, Kernel: "rfc4106(gcm(aes))",
 		},
 		{ // RFC 7634: the one key length is never an attribute (section 4)
-			ID: EncrChaCha20Poly1305, Name: "chacha20poly1305", Label: "CHACHA20-POLY1305", KeyBits: []int{256}, FixedKey: true,
+			ID: EncrChaCha20Poly1305, Name: "chacha20poly1305", Label: "ChaCha20-Poly1305", KeyBits: []int{256}, FixedKey: true,
 			Salt: 4, IV: 8, Block: 1, ICV: 16, Kernel: "rfc7539esp(chacha20,poly1305)",
 		},
 		{ // RFC 3602
@@ -91,7 +91,7 @@ func KeyLens(e Encr, keyBits int, i Integ) (encr, integ int, err error) {
 	}
 }
 
-// Describe names a cipher with its key length as people read it: "AES-GCM-256", "CHACHA20-POLY1305"; "encryption 3" when it is not
+// Describe names a cipher with its key length as people read it: "AES-GCM-256", "ChaCha20-Poly1305"; "encryption 3" when it is not
 // implemented.
 func Describe(e Encr, keyBits int) string {
 	c, ok := CipherByID(e)
