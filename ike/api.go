@@ -191,30 +191,6 @@ func (Claim) action()      {}
 func (Report) action()     {}
 func (Finish) action()     {}
 
-// Code is a stable word for a kind of report: see codes.go.
-type Code string
-
-const (
-	CodeSent          Code = "sent"          // progress: a first message of an exchange left
-	CodeChosen        Code = "chosen"        // progress: the peer chose a suite; NAT or not
-	CodeAuthenticated Code = "authenticated" // progress: the peer proved its identity
-	CodeEstablished   Code = "ike-up"
-	CodeChildUp       Code = "child-up"
-	CodeChildDown     Code = "child-down"
-	CodeClosed        Code = "closed"    // as asked, or by the peer's Delete
-	CodeNoAnswer      Code = "no-answer" // peer silent
-	CodeNoProposal    Code = "no-proposal"
-	CodeAuthFailed    Code = "auth-failed" // the peer refused us, or we the peer: Text says which
-	CodeBadIdentity   Code = "identity-mismatch"
-	CodeNoSelectors   Code = "selectors-mismatch"
-	CodeDataplane     Code = "dataplane"  // the data plane refused
-	CodePeerError     Code = "peer-error" // another error notify
-	CodeProtocol      Code = "protocol"   // the peer broke the protocol
-	CodeResolve       Code = "resolve"
-	CodeIgnored       Code = "ignored" // something was dropped; detail level
-	CodeInternal      Code = "internal"
-)
-
 // Status describes a machine for the tool. It holds no secret.
 type Status struct {
 	Connection          string

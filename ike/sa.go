@@ -1,36 +1,294 @@
 package ike
 
 import (
+	"fmt"
+	"io"
+	"time"
+
+	"cygnet/ike/auth"
+	"cygnet/ike/suite"
 	"cygnet/ike/wire"
 	"cygnet/policy"
 )
 
-// SA is one IKE SA with its Child SAs.
+// SA is one IKE SA with its Child SAs. It is not safe for concurrent use and never blocks.
 type SA struct {
-	config Config
-	conn   *policy.Connection
+	config    Config
+	initiator bool               // we are the original initiator (RFC 7296 section 2.2)
+	conn      *policy.Connection // of a responder nil until the peer's identity is known
+	peer      auth.Identity      // once it is proved
+	path      Path
+	peerSPI   wire.SPI
+
+	phase   phase
+	nat     nat
+	suite   suite.IKE
+	keys    *suite.Keys
+	protect *suite.Protector
+
+	requests  requests
+	responses responses
+	queue     []exchange // intents that wait for the window
+	postponed []postponed
+	children  []*child
+
+	since     Time // Initiate, or the first packet
+	up        Time // when the peer proved its identity
+	lastHeard Time // fresh protected message, or traffic on a child
+	lastSent  Time
+	usageSent Time // a UsageQuery waits for its answer since then; 0: none
+
+	waits     map[Token]func(Event)
+	lastToken Token
+
+	now      Time     // of the Step that runs
+	out      *Actions // of the Step that runs
+	finished bool
+}
+
+// phase is what a machine is doing. Each is a struct with what exists only then.
+type phase interface {
+	name() phaseName
+	deadline() (Time, bool) // when it ends by itself
+	overdue(sa *SA)         // what happens then
+}
+
+// postponed is a request that is made later.
+type postponed struct {
+	at Time
+	x  exchange
 }
 
 // NewInitiator makes a machine that waits for Initiate.
-func NewInitiator(c Config, conn *policy.Connection) *SA { return &SA{config: c, conn: conn} }
+func NewInitiator(c Config, conn *policy.Connection) *SA {
+	sa := &SA{config: c, initiator: true, conn: conn, waits: make(map[Token]func(Event))}
+	sa.phase = &opening{}
+	return sa
+}
 
 // NewResponder makes a machine that gets its first Packet, an admitted IKE_SA_INIT request, by Step.
-func NewResponder(c Config) *SA { return &SA{config: c} }
+func NewResponder(c Config) *SA {
+	sa := &SA{config: c, waits: make(map[Token]func(Event))}
+	sa.phase = &opening{}
+	return sa
+}
 
 // Step handles one event and appends to out what is to be done.
-func (sa *SA) Step(now Time, ev Event, out *Actions) {}
+func (sa *SA) Step(now Time, ev Event, out *Actions) {
+	if sa.finished {
+		return
+	}
+	sa.now, sa.out = now, out
+	switch e := ev.(type) {
+	case Packet:
+		sa.onPacket(e)
+	case Wake:
+		sa.onWake()
+	case Initiate:
+		sa.initiate(e)
+	case RaiseChild:
+		sa.raiseChild(e)
+	case Lower:
+		sa.lower(e)
+	case Expire:
+		sa.onExpire(e)
+	case FirstUse:
+		sa.onFirstUse(e.ID)
+	case Mapping:
+		sa.onMapping(e)
+	case JobDone:
+		sa.resume(e.Token, e)
+	case ResolveDone:
+		sa.resume(e.Token, e)
+	case SADBDone:
+		sa.resume(e.Token, e)
+	case UsageDone:
+		sa.resume(e.Token, e)
+	}
+	sa.pump()
+	sa.out = nil
+}
 
-// Deadline says when to Step(Wake{}) if nothing else happens.
-func (sa *SA) Deadline() (Time, bool) { return 0, false }
+// PeerSPI is the peer's IKE SPI, 0 as long as it is not known.
+func (sa *SA) PeerSPI() wire.SPI { return sa.peerSPI }
 
-// Status describes the machine; it holds no secret.
-func (sa *SA) Status() Status { return Status{} }
-
-// PeerSPI is the peer's SPI, 0 as long as it is not known.
-func (sa *SA) PeerSPI() wire.SPI { return 0 }
-
-// Established reports whether the peer has proved its identity.
-func (sa *SA) Established() bool { return false }
+// Established reports whether the peer has proved its identity and the IKE SA is not closing.
+func (sa *SA) Established() bool { return sa.phase.name() == phaseEstablished && !sa.finished }
 
 // Finished reports whether Finish was emitted: the machine is to be forgotten.
-func (sa *SA) Finished() bool { return false }
+func (sa *SA) Finished() bool { return sa.finished }
+
+// begin makes x the request of the window, which must be free.
+func (sa *SA) begin(x exchange) {
+	sa.requests.current = x
+	x.start(sa)
+}
+
+// done ends an exchange of ours.
+func (sa *SA) done(x exchange) {
+	if sa.requests.current == x {
+		sa.requests.current = nil
+		sa.requests.data = nil
+	}
+}
+
+// current reports whether x still has the window: answers to its jobs are void otherwise.
+func (sa *SA) current(x exchange) bool { return sa.requests.current == x && !sa.finished }
+
+// enqueue lets x be our next request but those already waiting.
+func (sa *SA) enqueue(x exchange) { sa.queue = append(sa.queue, x) }
+
+// pump starts the next request when the window is free.
+func (sa *SA) pump() {
+	for !sa.finished && sa.requests.current == nil && len(sa.queue) > 0 {
+		if n := sa.phase.name(); n != phaseEstablished && n != phaseClosing {
+			return
+		}
+		if sa.requests.exhausted() {
+			sa.fail(&Refusal{Code: CodeProtocol, Why: "message IDs are used up"})
+			return
+		}
+		x := sa.queue[0]
+		sa.queue = sa.queue[1:]
+		sa.begin(x)
+	}
+}
+
+// wait registers what to do when the answer to an action comes.
+func (sa *SA) wait(then func(Event)) Token {
+	sa.lastToken++
+	sa.waits[sa.lastToken] = then
+	return sa.lastToken
+}
+
+// resume continues with an answer; late ones have no entry any more.
+func (sa *SA) resume(t Token, ev Event) {
+	then, ok := sa.waits[t]
+	if !ok {
+		return
+	}
+	delete(sa.waits, t)
+	then(ev)
+}
+
+// job has run computed outside.
+func (sa *SA) job(class JobClass, run func() any, then func(any)) {
+	t := sa.wait(func(ev Event) {
+		if d, ok := ev.(JobDone); ok {
+			then(d.Result)
+		}
+	})
+	sa.out.Add(Job{Token: t, Class: class, Run: run})
+}
+
+// jobClass is where our jobs stand in the queue once keys exist.
+func (sa *SA) jobClass() JobClass {
+	if sa.phase.name() == phaseEstablished {
+		return JobEstablished
+	}
+	return JobAuth
+}
+
+// draw returns n random octets. Without randomness nothing may go on, so its failure is a panic, which ends this machine only.
+func (sa *SA) draw(n int) []byte {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(sa.config.Rand, b); err != nil {
+		panic(fmt.Errorf("%w: %v", errNoRandomness, err))
+	}
+	return b
+}
+
+// spis of the header: the original initiator's first.
+func (sa *SA) spis() (i, r wire.SPI) {
+	if sa.initiator {
+		return sa.config.SPI, sa.peerSPI
+	}
+	return sa.peerSPI, sa.config.SPI
+}
+
+// enter changes the phase; rules.go lists what may follow what.
+func (sa *SA) enter(p phase, why string) {
+	story, ok := storyOf(sa.phase.name(), p.name(), why)
+	if !ok {
+		sa.report(Report{Code: CodeInternal, Text: fmt.Sprintf("no transition from %s to %s for %q", sa.phase.name(), p.name(), why)})
+	}
+	sa.phase = p
+	sa.report(Report{Code: CodePhase, Text: story})
+}
+
+// report adds a line of the story.
+func (sa *SA) report(r Report) {
+	if sa.conn != nil {
+		r.Connection = sa.conn.Name
+	}
+	sa.out.Add(r)
+}
+
+// ignored tells the operator, at detail level, what was dropped.
+func (sa *SA) ignored(format string, args ...any) {
+	sa.report(Report{Code: CodeIgnored, Text: fmt.Sprintf(format, args...)})
+}
+
+// refused tells the operator about a failure.
+func (sa *SA) refused(r *Refusal, child string) {
+	sa.report(Report{Child: child, Code: r.Code, Text: r.Why, Detail: r.Detail, Hint: r.Hint})
+}
+
+// fail reports why the machine ends, and ends it. A wanted connection is tried again.
+func (sa *SA) fail(r *Refusal) {
+	if sa.finished {
+		return
+	}
+	sa.refused(r, "")
+	sa.finish(r.Code, r.Why, true)
+}
+
+// finish ends the machine: Finish is its last action, and the ledger removes what it still holds.
+func (sa *SA) finish(code Code, why string, retry bool) {
+	if sa.finished {
+		return
+	}
+	for _, c := range sa.children {
+		if c.up {
+			sa.report(Report{Child: c.config.Name, Code: CodeChildDown, Text: "down: " + why})
+		}
+	}
+	if story, ok := storyOf(sa.phase.name(), phaseFinished, "end"); ok {
+		sa.report(Report{Code: CodePhase, Text: story})
+	}
+	sa.finished = true
+	f := Finish{Code: code, Text: why, Retry: retry}
+	if sa.conn != nil {
+		f.Connection = sa.conn.Name
+	}
+	sa.out.Add(f)
+	sa.wipe()
+}
+
+// wipe forgets keys and whatever waits (RFC 7296 section 2.12). Jobs wipe what they were handed.
+func (sa *SA) wipe() {
+	if x, ok := sa.requests.current.(*initExchange); ok {
+		x.wipe()
+	}
+	if sa.keys != nil {
+		sa.keys.Wipe()
+	}
+	sa.keys, sa.protect = nil, nil
+	sa.requests, sa.responses = requests{}, responses{}
+	sa.queue, sa.postponed, sa.children = nil, nil, nil
+	clear(sa.waits)
+}
+
+// elapsed is the time since Initiate or the first packet, for people.
+func (sa *SA) elapsed() string { return duration(sa.now.Sub(sa.since)) }
+
+// duration prints milliseconds below a second, tenths below ten seconds, else seconds.
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f s", d.Seconds())
+}

@@ -1,0 +1,391 @@
+package ike
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"cygnet/ike/auth"
+	"cygnet/ike/suite"
+	"cygnet/ike/wire"
+	"cygnet/policy"
+	"cygnet/xfrm"
+	"cygnet/xfrm/alg"
+)
+
+// install says where one direction of a child stands. The two are apart: a rekeyed child receives before it sends.
+type install uint8
+
+const (
+	absent install = iota
+	installing
+	installed
+)
+
+// child is a Child SA pair.
+type child struct {
+	config        *policy.Child
+	spiIn, spiOut uint32
+	suite         xfrm.Suite
+	local, remote []policy.TS
+	path          Path // that its SAs have
+	encap         bool
+	keys          *suite.ChildKeys // until both SAs are installed; I2R is from the initiator of its exchange
+	initiated     bool             // we are that initiator
+	in, out       install
+	up            bool
+	deleting      bool // our Delete is on its way
+	gone          bool // removed: answers about it come late
+	since         Time
+	reqid         uint32
+	replaces      *child         // the one that it rekeys, until that is gone
+	outboundDue   Time           // when the outbound SA of a rekeyed child is installed at the latest
+	answer        []wire.Payload // of a responder: SA, Nr, KEr, TSi, TSr
+}
+
+func (c *child) inID() xfrm.SAID {
+	return xfrm.SAID{Dst: c.path.Local.Addr(), SPI: c.spiIn, Proto: xfrm.ProtoESP}
+}
+
+func (c *child) outID() xfrm.SAID {
+	return xfrm.SAID{Dst: c.path.Remote.Addr(), SPI: c.spiOut, Proto: xfrm.ProtoESP}
+}
+
+// lineage names the child's configuration with this peer: one reqid for its whole life, never shared by two peers.
+func (sa *SA) lineage(c *child) string {
+	return sa.conn.Name + "/" + c.config.Name + "/" + peerName(sa.peer)
+}
+
+// peerName is printable and different for different identities: what String may cut or escape is told apart by a hash.
+func peerName(id auth.Identity) string {
+	text := id.String()
+	if parsed, err := auth.ParseIdentity(text); err == nil && parsed == id {
+		return text
+	}
+	sum := sha256.Sum256(append([]byte{byte(id.Type)}, id.Data...))
+	return fmt.Sprintf("%s#%x", text, sum[:8])
+}
+
+// childConfig finds a child of the connection.
+func (sa *SA) childConfig(name string) *policy.Child {
+	for _, c := range sa.conn.Children {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func (sa *SA) childByInbound(id xfrm.SAID) *child {
+	return sa.findChild(func(c *child) bool { return c.in != absent && c.inID() == id })
+}
+
+func (sa *SA) childByOutbound(spi uint32) *child {
+	return sa.findChild(func(c *child) bool { return c.spiOut == spi })
+}
+
+func (sa *SA) findChild(f func(*child) bool) *child {
+	if i := slices.IndexFunc(sa.children, f); i >= 0 {
+		return sa.children[i]
+	}
+	return nil
+}
+
+// drawSPI draws an inbound SPI; 0 to 255 are reserved (RFC 4303 section 2.1).
+func (sa *SA) drawSPI() uint32 {
+	for {
+		spi := binary.BigEndian.Uint32(sa.draw(4))
+		if spi >= 256 && sa.findChild(func(c *child) bool { return c.spiIn == spi }) == nil {
+			return spi
+		}
+	}
+}
+
+// childPlan is what we offer for a child.
+type childPlan struct {
+	config   *policy.Child
+	spi      uint32
+	offered  []wire.Proposal
+	tsi, tsr []wire.TrafficSelector
+}
+
+// planChild prepares an offer; pfs adds key exchange methods. packet, of which the request is made, goes first in the selectors (RFC 7296 section 2.9).
+func (sa *SA) planChild(cfg *policy.Child, pfs bool, packet *xfrm.Selector) (*childPlan, *Refusal) {
+	p := &childPlan{config: cfg, spi: sa.drawSPI(), tsi: policy.WireTS(cfg.Local), tsr: policy.WireTS(cfg.Remote)}
+	p.offered = policy.OfferESP(cfg, p.spi, pfs, sa.config.Caps)
+	if len(p.offered) == 0 {
+		return nil, &Refusal{Stage: "CREATE_CHILD_SA", Code: CodeDataplane,
+			Why:  fmt.Sprintf("the %s data plane can do none of the ESP algorithms of child %s", sa.config.Caps.Name, cfg.Name),
+			Hint: where(sa.conn, "child."+cfg.Name+".esp", "child."+cfg.Name)}
+	}
+	if r := sa.canCarry(); r != nil {
+		return nil, r
+	}
+	if packet != nil {
+		p.tsi = append(policy.WireTS([]policy.TS{packetTS(packet.Src.Addr(), packet.Proto, packet.SrcPorts)}), p.tsi...)
+		p.tsr = append(policy.WireTS([]policy.TS{packetTS(packet.Dst.Addr(), packet.Proto, packet.DstPorts)}), p.tsr...)
+	}
+	return p, nil
+}
+
+// canCarry: with a NAT ESP must travel in UDP, without one it may have to travel plain.
+func (sa *SA) canCarry() *Refusal {
+	caps := sa.config.Caps
+	r := &Refusal{Notify: wire.NotifyNoProposalChosen, Stage: "CREATE_CHILD_SA", Code: CodeDataplane}
+	switch {
+	case sa.nat.encap() && !caps.NATT:
+		r.Why = fmt.Sprintf("%v, and the %s data plane cannot carry ESP in UDP", sa.nat, caps.Name)
+	case !sa.nat.encap() && !caps.PlainESP:
+		r.Why = fmt.Sprintf("the peer does not do NAT traversal, and the %s data plane carries ESP in UDP only", caps.Name)
+	default:
+		return nil
+	}
+	return r
+}
+
+func (p *childPlan) payloads() []wire.Payload {
+	return []wire.Payload{&wire.SA{Proposals: p.offered}, &wire.TS{Selectors: p.tsi}, &wire.TS{Responder: true, Selectors: p.tsr}}
+}
+
+// deriveKeys makes KEYMAT (RFC 7296 section 2.17).
+func (sa *SA) deriveKeys(c *child, shared alg.Secret, ni, nr []byte) error {
+	encr, integ := policy.SuiteLens(c.suite)
+	if encr == 0 {
+		return errors.New("the suite has no keys")
+	}
+	keys, err := sa.keys.Child(shared, ni, nr, encr, integ)
+	c.keys = keys
+	return err
+}
+
+// inbound and outbound are the SAs of a child. Secrets are copied: those in a batch belong to whoever gets it.
+func (sa *SA) inbound(c *child) xfrm.SA {
+	s := sa.half(c, xfrm.In)
+	s.ID, s.Src, s.Replay = c.inID(), c.path.Remote.Addr(), c.config.Replay
+	s.Selectors = policy.Selectors(c.remote, c.local)
+	return s
+}
+
+func (sa *SA) outbound(c *child) xfrm.SA {
+	s := sa.half(c, xfrm.Out)
+	s.ID, s.Src = c.outID(), c.path.Local.Addr()
+	s.Selectors = policy.Selectors(c.local, c.remote)
+	return s
+}
+
+func (sa *SA) half(c *child, d xfrm.Direction) xfrm.SA {
+	s := xfrm.SA{Direction: d, Mode: xfrm.Tunnel, Suite: c.suite, Encap: sa.encap(d)}
+	if (d == xfrm.Out) == c.initiated {
+		s.EncrKey, s.IntegKey = c.keys.EncrI2R.Clone(), c.keys.IntegI2R.Clone()
+	} else {
+		s.EncrKey, s.IntegKey = c.keys.EncrR2I.Clone(), c.keys.IntegR2I.Clone()
+	}
+	return s
+}
+
+// claims are the policy slots of a child, both directions of each pair of selectors.
+func (c *child) claims() []xfrm.Claim {
+	local, remote := c.path.Local.Addr(), c.path.Remote.Addr()
+	out := xfrm.Template{Src: local, Dst: remote, Mode: xfrm.Tunnel, SPI: c.spiOut}
+	in := xfrm.Template{Src: remote, Dst: local, Mode: xfrm.Tunnel, SPI: c.spiIn}
+	var list []xfrm.Claim
+	for _, s := range policy.Selectors(c.local, c.remote) {
+		list = append(list, xfrm.Claim{Slot: xfrm.Slot{Direction: xfrm.Out, Selector: s}, Template: out, Rank: xfrm.RankChild})
+	}
+	for _, s := range policy.Selectors(c.remote, c.local) {
+		list = append(list, xfrm.Claim{Slot: xfrm.Slot{Direction: xfrm.In, Selector: s}, Template: in, Rank: xfrm.RankChild})
+	}
+	return list
+}
+
+func (c *child) slots() []xfrm.Slot {
+	var list []xfrm.Slot
+	for _, cl := range c.claims() {
+		list = append(list, cl.Slot)
+	}
+	return list
+}
+
+// sadb asks the data plane for a batch.
+func (sa *SA) sadb(b xfrm.Batch, then func(SADBDone)) {
+	t := sa.wait(func(ev Event) {
+		if d, ok := ev.(SADBDone); ok {
+			then(d)
+		}
+	})
+	sa.out.Add(SADB{Token: t, Batch: b})
+}
+
+// install adds the SAs of a new child, inbound first; then is told how it went. A rekeyed child gets its outbound SA and its claims later.
+// On an error nothing is installed, since a batch is all or nothing, and the child is forgotten.
+func (sa *SA) install(c *child, then func(error)) {
+	c.path, c.encap = sa.path, sa.nat.encap()
+	b := xfrm.Batch{Lineage: sa.lineage(c), Add: []xfrm.SA{sa.inbound(c)}}
+	c.in = installing
+	if c.replaces == nil || c.initiated {
+		b.Add = append(b.Add, sa.outbound(c))
+		b.Claims = c.claims()
+		c.out = installing
+	}
+	sa.children = append(sa.children, c)
+	sa.sadb(b, func(d SADBDone) {
+		if d.Err != nil {
+			sa.forget(c)
+			then(d.Err)
+			return
+		}
+		c.reqid = d.ReqID
+		c.in = installed
+		if c.out == installing {
+			sa.sending(c)
+		}
+		then(nil)
+	})
+}
+
+// sending: the outbound SA is there, so the keys are no longer needed here. The path may have moved meanwhile.
+func (sa *SA) sending(c *child) {
+	c.out = installed
+	c.keys.Wipe()
+	if !c.gone && c.path != sa.path {
+		sa.moveChild(c, c.path)
+	}
+}
+
+// forget takes a child off the list.
+func (sa *SA) forget(c *child) {
+	c.gone = true
+	if c.keys != nil {
+		c.keys.Wipe()
+	}
+	sa.children = slices.DeleteFunc(sa.children, func(x *child) bool { return x == c })
+	for _, x := range sa.children {
+		if x.replaces == c {
+			x.replaces = nil
+		}
+	}
+}
+
+// childUp reports a child that is ready.
+func (sa *SA) childUp(c *child) {
+	if c.gone {
+		return
+	}
+	c.up, c.since = true, sa.now
+	r := Report{Child: c.config.Name, Code: CodeChildUp, Text: "up in " + sa.elapsed() + ": " + sa.childText(c), Detail: c.spiText()}
+	if c.replaces != nil {
+		r.Code, r.Text = CodeRekeyed, "rekeyed: "+sa.childText(c)
+	}
+	sa.report(r)
+}
+
+// childText is like "10.1.0.0/16 <-> 10.2.0.0/16, ESP AES-GCM-256, kernel".
+func (sa *SA) childText(c *child) string {
+	esp := "ESP " + espName(c.suite)
+	if c.encap {
+		esp += " in UDP"
+	}
+	return fmt.Sprintf("%s <-> %s, %s, %s", strings.Join(texts(c.local), ", "), strings.Join(texts(c.remote), ", "), esp, sa.config.Caps.Name)
+}
+
+func (c *child) spiText() string {
+	return fmt.Sprintf("ESP SPIs %08x (in), %08x (out)", c.spiIn, c.spiOut)
+}
+
+// espName is like "AES-GCM-256" or "AES-CBC-256 with SHA2-256".
+func espName(s xfrm.Suite) string {
+	name := alg.Describe(s.Encr, s.KeyBits)
+	if s.Integ != alg.IntegNone {
+		name += " with " + alg.DescribeMAC(s.Integ)
+	}
+	return name
+}
+
+func texts(ts []policy.TS) []string {
+	list := make([]string, len(ts))
+	for i, t := range ts {
+		list[i] = t.String()
+	}
+	return list
+}
+
+// remove takes SAs of a child out of the data plane. Removing the outbound SA releases the claims with it.
+func (sa *SA) remove(c *child, in, out bool) {
+	b := xfrm.Batch{Lineage: sa.lineage(c)}
+	if in && c.in != absent {
+		b.Remove = append(b.Remove, c.inID())
+		c.in = absent
+	}
+	if out && c.out != absent {
+		b.Remove = append(b.Remove, c.outID())
+		b.Release = c.slots()
+		c.out = absent
+	}
+	next := sa.handOver(c, &b)
+	if len(b.Remove) == 0 {
+		return
+	}
+	sa.sadb(b, func(d SADBDone) {
+		if next != nil {
+			sa.outboundDone(next, d.Err)
+		} else if d.Err != nil {
+			sa.ignored("removing %s of child %s: %v", c.spiText(), c.config.Name, d.Err)
+		}
+	})
+}
+
+// handOver lets the successor of a rekeyed child send by the same batch that removes the old outbound SA, so that no packet is lost.
+func (sa *SA) handOver(old *child, b *xfrm.Batch) (next *child) {
+	next = sa.findChild(func(c *child) bool { return c.replaces == old && c.in == installed && c.out == absent && !c.deleting })
+	if next == nil || old.out != absent {
+		return nil
+	}
+	b.Add = append(b.Add, sa.outbound(next))
+	b.Claims = append(b.Claims, next.claims()...)
+	next.out, next.outboundDue = installing, 0
+	return next
+}
+
+// dropChild removes a child wholly and says why, when no other instance of it is left.
+func (sa *SA) dropChild(c *child, why string) {
+	sa.remove(c, true, true)
+	sa.forget(c)
+	other := sa.findChild(func(x *child) bool { return x.config == c.config && x.up })
+	if c.up && other == nil {
+		sa.report(Report{Child: c.config.Name, Code: CodeChildDown, Text: "down: " + why})
+	}
+}
+
+// moveChild tells the data plane about a new path.
+func (sa *SA) moveChild(c *child, old Path) {
+	in, out := c.inID(), c.outID()
+	c.path = sa.path
+	b := xfrm.Batch{Lineage: sa.lineage(c)}
+	sameAddr := old.Local.Addr() == c.path.Local.Addr() && old.Remote.Addr() == c.path.Remote.Addr()
+	if c.in == installed {
+		b.Update = append(b.Update, sa.moveOp(in, xfrm.In, sameAddr, c.path.Remote, c.path.Local))
+	}
+	if c.out == installed {
+		b.Update = append(b.Update, sa.moveOp(out, xfrm.Out, sameAddr, c.path.Local, c.path.Remote))
+		if !sameAddr { // the templates name the addresses
+			b.Claims, b.Release = c.claims(), c.slots()
+		}
+	}
+	sa.sadb(b, func(d SADBDone) {
+		if d.Err != nil {
+			sa.report(Report{Child: c.config.Name, Code: CodeDataplane, Text: fmt.Sprintf("the data plane refused to follow the peer: %v", d.Err)})
+		}
+	})
+}
+
+func (sa *SA) moveOp(id xfrm.SAID, d xfrm.Direction, sameAddr bool, src, dst netip.AddrPort) xfrm.Op {
+	encap := sa.encap(d)
+	if sameAddr && encap != nil {
+		return xfrm.UpdateSA{ID: id, Encap: *encap}
+	}
+	return xfrm.MoveSA{ID: id, Src: src.Addr(), Dst: dst.Addr(), Encap: encap}
+}

@@ -1,0 +1,41 @@
+package ike
+
+// Code is a stable word for a kind of report. Programs may rely on it; the text beside it is for people.
+type Code string
+
+const (
+	CodeSent          Code = "sent"          // progress: a first message of an exchange left
+	CodeChosen        Code = "chosen"        // progress: the peer chose a suite; NAT or not
+	CodeAuthenticated Code = "authenticated" // progress: the peer proved its identity
+	CodeEstablished   Code = "ike-up"        // the IKE SA is up; detail
+	CodeChildUp       Code = "child-up"
+	CodeChildDown     Code = "child-down" // a child that was up is gone
+	CodeRekeyed       Code = "child-rekeyed"
+	CodeClosed        Code = "closed"    // as asked, or by the peer's Delete
+	CodeNoAnswer      Code = "no-answer" // peer silent
+	CodeNoProposal    Code = "no-proposal"
+	CodeAuthFailed    Code = "auth-failed" // the peer refused us, or we the peer: Text says which
+	CodeBadIdentity   Code = "identity-mismatch"
+	CodeNoSelectors   Code = "selectors-mismatch"
+	CodeDataplane     Code = "dataplane"  // the data plane refused
+	CodePeerError     Code = "peer-error" // another error notify
+	CodeProtocol      Code = "protocol"   // the peer broke the protocol
+	CodeResolve       Code = "resolve"
+	CodePhase         Code = "phase"   // a transition of the machine, in the words of rules.go; detail
+	CodeIgnored       Code = "ignored" // something was dropped; detail
+	CodeInternal      Code = "internal"
+)
+
+// Failure reports whether the code says that something failed. A Report with such a code and a Child ends the attempt at that child;
+// without a Child, the attempt at the connection, and Finish follows.
+func (c Code) Failure() bool {
+	switch c {
+	case CodeNoAnswer, CodeNoProposal, CodeAuthFailed, CodeBadIdentity, CodeNoSelectors, CodeDataplane, CodePeerError,
+		CodeProtocol, CodeResolve, CodeInternal:
+		return true
+	}
+	return false
+}
+
+// Detail reports whether reports of this code are for -v only.
+func (c Code) Detail() bool { return c == CodeEstablished || c == CodePhase || c == CodeIgnored }

@@ -1,0 +1,237 @@
+package ike
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"cygnet/ike/suite"
+	"cygnet/ike/wire"
+	"cygnet/policy"
+	"cygnet/xfrm"
+)
+
+// childAsk is a peer's request for a child, in IKE_AUTH or CREATE_CHILD_SA.
+type childAsk struct {
+	payloads []wire.Payload
+	stage    string
+	ni, nr   []byte
+	create   bool // CREATE_CHILD_SA: own nonces, perhaps a key exchange
+	replaces *child
+}
+
+// onCreateRequest: the peer wants a further child, a new one for an old, or a new IKE SA.
+func (sa *SA) onCreateRequest(m *message) {
+	const stage = "CREATE_CHILD_SA"
+	if sa.phase.name() == phaseClosing { // RFC 7296 section 2.25.2
+		sa.refuse(temporary(stage, "the peer's CREATE_CHILD_SA came while the IKE SA is closing"))
+		return
+	}
+	nonce, _ := wire.Find[*wire.Nonce](m.payloads)
+	ask := &childAsk{payloads: m.payloads, stage: stage, ni: nonce.Data, nr: sa.draw(nonceLen), create: true}
+	switch m.rule.mark {
+	case carriesIKEProposal:
+		// Deviation until IKE rekeying is built: NO_ADDITIONAL_SAS makes the peer set up a new IKE SA instead (RFC 7296 sections 1.3.2, 4).
+		sa.refuse(&Refusal{Notify: wire.NotifyNoAdditionalSAs, Stage: stage, Code: CodeIgnored,
+			Why: "the peer wants to rekey the IKE SA; asked it to authenticate anew"})
+		return
+	case carriesRekey:
+		old, r := sa.rekeyed(m)
+		if r != nil {
+			sa.refuse(r)
+			return
+		}
+		ask.replaces = old
+	}
+	sa.answerChild(ask, func(c *child, r *Refusal) {
+		if r != nil {
+			sa.refuse(r)
+			return
+		}
+		sa.respond(c.answer...)
+		sa.childUp(c)
+	})
+}
+
+// rekeyed finds the child that REKEY_SA names by the SPI on which the peer receives (RFC 7296 sections 1.3.3, 2.25.1).
+func (sa *SA) rekeyed(m *message) (*child, *Refusal) {
+	n, _ := wire.FindNotify(m.payloads, wire.NotifyRekeySA)
+	spi, ok := n.ChildSPI()
+	if !ok {
+		return nil, invalidSyntax("CREATE_CHILD_SA", "REKEY_SA for protocol %d with an SPI of %d octets", n.Protocol, len(n.SPI))
+	}
+	c := sa.childByOutbound(spi)
+	switch {
+	case c == nil || n.Protocol != wire.ProtoESP:
+		return nil, &Refusal{Notify: wire.NotifyChildSANotFound, Protocol: n.Protocol, SPI: n.SPI, Stage: "CREATE_CHILD_SA", Code: CodeIgnored,
+			Why: fmt.Sprintf("the peer wants to rekey ESP SPI %08x, which is not there", spi)}
+	case c.deleting:
+		return nil, temporary("CREATE_CHILD_SA", "the peer wants to rekey a child that we are deleting")
+	}
+	return c, nil
+}
+
+// answerChild chooses and installs; then is called once, with the child whose answer payloads are ready, or with the refusal.
+func (sa *SA) answerChild(a *childAsk, then func(*child, *Refusal)) {
+	c, choice, r := sa.chooseChild(a)
+	if r != nil {
+		then(nil, r)
+		return
+	}
+	if choice.Group == wire.GroupNone {
+		sa.makeChild(a, c, choice, keyPair{}, then)
+		return
+	}
+	ke, _ := wire.Find[*wire.KE](a.payloads)
+	group, seed, peer := choice.Group, sa.draw(keyOctets), ke.Data
+	sa.job(sa.jobClass(), func() any { return bothHalves(group, seed, peer) }, func(result any) {
+		k, ok := result.(keyPair)
+		switch {
+		case !ok || errors.Is(k.err, suite.ErrPublicValue): // RFC 6989 section 2.5
+			then(nil, invalidSyntax(a.stage, "an unusable key: %v", k.err))
+		case k.err != nil:
+			then(nil, temporary(a.stage, fmt.Sprintf("key exchange: %v", k.err)))
+		case sa.phase.name() != phaseEstablished:
+			k.shared.Wipe()
+			then(nil, temporary(a.stage, "the IKE SA is closing"))
+		default:
+			sa.makeChild(a, c, choice, k, then)
+			k.shared.Wipe()
+		}
+	})
+}
+
+// chooseChild narrows the selectors and chooses a suite.
+func (sa *SA) chooseChild(a *childAsk) (*child, policy.ESPChoice, *Refusal) {
+	none := policy.ESPChoice{}
+	offer, _ := wire.Find[*wire.SA](a.payloads)
+	tsi, _ := wire.FindTS(a.payloads, false)
+	tsr, _ := wire.FindTS(a.payloads, true)
+	if len(sa.children) >= sa.maxChildren() {
+		return nil, none, &Refusal{Notify: wire.NotifyNoAdditionalSAs, Stage: a.stage, Code: CodePeerError,
+			Why: fmt.Sprintf("the peer wants a further child and has %d", len(sa.children))}
+	}
+	if r := sa.canCarry(); r != nil {
+		return nil, none, r
+	}
+	conn := sa.conn
+	if a.replaces != nil { // RFC 7296 section 2.9.2: the same selectors, so the same configuration
+		only := *conn
+		only.Children = []*policy.Child{a.replaces.config}
+		conn = &only
+	}
+	cfg, i, r, mm := policy.Narrow(conn, tsi.Selectors, tsr.Selectors)
+	if mm != nil {
+		return nil, none, mismatch(a.stage, CodeNoSelectors, mm)
+	}
+	ke, hasKE := wire.Find[*wire.KE](a.payloads)
+	group := wire.GroupNone
+	if hasKE && a.create {
+		group = ke.Group
+	}
+	choice, mm := policy.ChooseESP(cfg, offer.Proposals, a.create, group, sa.config.Caps)
+	switch {
+	case mm != nil:
+		return nil, none, mismatch(a.stage, CodeNoProposal, mm)
+	case choice.SPI < 256: // RFC 4303 section 2.1
+		return nil, none, &Refusal{Notify: wire.NotifyNoProposalChosen, Stage: a.stage, Code: CodeProtocol,
+			Why: fmt.Sprintf("the peer's ESP SPI is %d, below 256", choice.SPI)}
+	case choice.Group != wire.GroupNone && choice.Group != group: // RFC 7296 section 1.3
+		return nil, none, &Refusal{Notify: wire.NotifyInvalidKEPayload, Data: binary.BigEndian.AppendUint16(nil, uint16(choice.Group)),
+			Stage: a.stage, Code: CodeIgnored,
+			Why: fmt.Sprintf("the peer's child has a key of %s, asked for %s", suite.DHName(group), suite.DHName(choice.Group))}
+	}
+	c := &child{config: cfg, spiOut: choice.SPI, suite: choice.Suite, local: r, remote: i, replaces: a.replaces}
+	return c, choice, nil
+}
+
+// maxChildren bounds what an authenticated peer can make us keep: rekeys overlap, and some peers raise a child twice.
+func (sa *SA) maxChildren() int { return 8 + 4*len(sa.conn.Children) }
+
+// makeChild derives keys and installs. The answer does not leave before the inbound SA is there (RFC 7296 section 2.8).
+func (sa *SA) makeChild(a *childAsk, c *child, choice policy.ESPChoice, k keyPair, then func(*child, *Refusal)) {
+	if err := sa.deriveKeys(c, k.shared, a.ni, a.nr); err != nil {
+		then(nil, temporary(a.stage, fmt.Sprintf("cannot derive the child's keys: %v", err)))
+		return
+	}
+	sa.installAnswer(a, c, choice, k, 1, then)
+}
+
+// installAnswer draws an SPI and installs; when the data plane says that it is taken, again: the answer has not left.
+func (sa *SA) installAnswer(a *childAsk, c *child, choice policy.ESPChoice, k keyPair, try int, then func(*child, *Refusal)) {
+	c.spiIn = sa.drawSPI()
+	keys := *c.keys
+	c.keys = &suite.ChildKeys{EncrI2R: keys.EncrI2R.Clone(), IntegI2R: keys.IntegI2R.Clone(), EncrR2I: keys.EncrR2I.Clone(), IntegR2I: keys.IntegR2I.Clone()}
+	sa.install(c, func(err error) {
+		var op *xfrm.OpError
+		switch {
+		case err == nil:
+			keys.Wipe()
+			if c.replaces != nil {
+				c.outboundDue = sa.now.Add(outboundLimit)
+			}
+			c.answer = answerPayloads(a, c, choice, k)
+			then(c, nil)
+		case errors.As(err, &op) && errors.Is(err, xfrm.ErrExists) && isAdd(op, xfrm.In) && try < maxInstalls:
+			c.gone, c.in, c.out, c.keys = false, absent, absent, &keys
+			sa.installAnswer(a, c, choice, k, try+1, then)
+		default:
+			keys.Wipe()
+			then(nil, errInstall(a.stage, err))
+		}
+	})
+}
+
+// answerPayloads are SA, Nr, KEr, TSi and TSr, in IKE_AUTH without nonce.
+func answerPayloads(a *childAsk, c *child, choice policy.ESPChoice, k keyPair) []wire.Payload {
+	p := choice.Proposal
+	p.SPI = binary.BigEndian.AppendUint32(nil, c.spiIn)
+	ps := []wire.Payload{&wire.SA{Proposals: []wire.Proposal{p}}}
+	if a.create {
+		ps = append(ps, &wire.Nonce{Data: a.nr})
+	}
+	if choice.Group != wire.GroupNone {
+		ps = append(ps, &wire.KE{Group: choice.Group, Data: k.kx.Public()})
+	}
+	return append(ps, &wire.TS{Selectors: policy.WireTS(c.remote)}, &wire.TS{Responder: true, Selectors: policy.WireTS(c.local)})
+}
+
+// onFirstUse: traffic on the new inbound SA shows that the peer has the new pair, so that we may send on it (RFC 7296 section 2.8).
+func (sa *SA) onFirstUse(id xfrm.SAID) {
+	if c := sa.childByInbound(id); c != nil {
+		sa.lastHeard = sa.now
+		sa.startSending(c)
+	}
+}
+
+// startSending installs the outbound SA of a rekeyed child.
+func (sa *SA) startSending(c *child) {
+	if c.in != installed || c.out != absent || c.deleting || c.gone {
+		return
+	}
+	c.outboundDue = 0
+	c.out = installing
+	b := xfrm.Batch{Lineage: sa.lineage(c), Add: []xfrm.SA{sa.outbound(c)}, Claims: c.claims()}
+	sa.sadb(b, func(d SADBDone) { sa.outboundDone(c, d.Err) })
+}
+
+// outboundDone: without an outbound SA the child is useless, and the peer is told.
+func (sa *SA) outboundDone(c *child, err error) {
+	switch {
+	case c.gone:
+	case err == nil:
+		sa.sending(c)
+	default:
+		c.out = absent
+		sa.refused(errInstall("CREATE_CHILD_SA", err), c.config.Name)
+		sa.deleteChild(c, "the data plane refused its outbound SA")
+	}
+}
+
+func (sa *SA) wakeChildren() {
+	for _, c := range sa.children {
+		if c.outboundDue != 0 && c.out == absent && sa.due(c.outboundDue, true) {
+			sa.startSending(c)
+		}
+	}
+}

@@ -1,0 +1,353 @@
+package ike
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cygnet/ike/wire"
+	"cygnet/policy"
+	"cygnet/xfrm"
+)
+
+// schedule is that of requests on an established IKE SA.
+func (sa *SA) schedule() schedule {
+	if sa.phase.name() == phaseClosing {
+		return closingSchedule()
+	}
+	l := policy.Liveness{}
+	if sa.conn != nil {
+		l = sa.conn.Liveness
+	}
+	s := schedule{first: l.Timeout, factor: l.Factor, tries: l.Tries}
+	if s.first <= 0 {
+		s.first = policy.DefaultLivenessTimeout
+	}
+	if s.factor < 1 {
+		s.factor = policy.DefaultLivenessFactor
+	}
+	if s.tries <= 0 {
+		s.tries = policy.DefaultLivenessTries
+	}
+	return s
+}
+
+// lost: a request of an established IKE SA got no answer, or one that cannot be read.
+func (sa *SA) lost(x exchange, r *Refusal) {
+	if sa.phase.name() == phaseClosing {
+		sa.phase.overdue(sa)
+		return
+	}
+	if r.Code == CodeNoAnswer { // RFC 7296 section 2.4: the peer is dead, so no Delete either
+		sa.fail(r)
+		return
+	}
+	sa.bad(x, r)
+}
+
+// bad: a response that cannot be used leaves the two sides with different states; the IKE SA goes (RFC 7296 section 2.21).
+func (sa *SA) bad(x exchange, r *Refusal) {
+	sa.done(x)
+	sa.refused(r, "")
+	sa.close(r.Code, r.Why, true, &lastExchange{&wire.Delete{Protocol: wire.ProtoIKE}})
+}
+
+// lastExchange is the last request of an IKE SA: Delete, or AUTHENTICATION_FAILED. Whatever comes of it, the machine ends.
+type lastExchange struct{ payload wire.Payload }
+
+func (*lastExchange) name() string                  { return "INFORMATIONAL" }
+func (x *lastExchange) start(sa *SA)                { sa.request(wire.Informational, closingSchedule(), x.payload) }
+func (*lastExchange) onResponse(sa *SA, _ *message) { sa.phase.overdue(sa) }
+func (*lastExchange) onFailure(sa *SA, _ *Refusal)  { sa.phase.overdue(sa) }
+
+// lower closes the IKE SA, or one child.
+func (sa *SA) lower(e Lower) {
+	if e.Child != "" {
+		sa.lowerChild(e)
+		return
+	}
+	why := e.Why
+	if why == "" {
+		why = "closed as asked"
+	}
+	p, authenticating := sa.phase.(*authenticating)
+	switch {
+	case e.Silent, sa.phase.name() == phaseOpening, authenticating && !sa.initiator:
+		sa.finish(CodeClosed, why, false)
+	case authenticating: // the peer may believe the IKE SA up before it hears of the end: wait for its answer
+		p.lowered = &Lower{Why: why}
+		p.limit = sa.now.Add(closingLimit)
+	case sa.phase.name() == phaseEstablished:
+		sa.close(CodeClosed, why, false, &lastExchange{&wire.Delete{Protocol: wire.ProtoIKE}})
+	}
+}
+
+// lowerChild deletes all instances of a child.
+func (sa *SA) lowerChild(e Lower) {
+	why := e.Why
+	if why == "" {
+		why = "closed as asked"
+	}
+	wanted := func(x exchange) bool { c, ok := x.(*createExchange); return ok && c.config.Name == e.Child }
+	sa.queue = slices.DeleteFunc(sa.queue, wanted)
+	sa.postponed = slices.DeleteFunc(sa.postponed, func(p postponed) bool { return wanted(p.x) })
+	for _, c := range slices.Clone(sa.children) {
+		if c.config.Name != e.Child || c.deleting {
+			continue
+		}
+		if e.Silent {
+			sa.dropChild(c, why)
+		} else {
+			sa.deleteChild(c, why)
+		}
+	}
+}
+
+// deleteChild tells the peer that a child goes (RFC 7296 section 2.4: a child that is deleted here MUST be).
+func (sa *SA) deleteChild(c *child, why string) {
+	if c.deleting || c.gone {
+		return
+	}
+	c.deleting = true
+	sa.enqueue(&deleteExchange{spis: []uint32{c.spiIn}, children: []*child{c}, why: why})
+}
+
+// deleteExchange deletes children (RFC 7296 section 1.4.1). spis are our inbound ones, also of children that we never installed.
+type deleteExchange struct {
+	spis     []uint32
+	children []*child
+	why      string
+}
+
+func (*deleteExchange) name() string { return "INFORMATIONAL (Delete)" }
+
+func (x *deleteExchange) start(sa *SA) {
+	sa.request(wire.Informational, sa.schedule(), &wire.Delete{Protocol: wire.ProtoESP, SPIs: x.spis})
+}
+
+func (x *deleteExchange) onResponse(sa *SA, _ *message) {
+	sa.done(x)
+	for _, c := range x.children {
+		if !c.gone {
+			sa.dropChild(c, x.why)
+		}
+	}
+}
+
+func (x *deleteExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
+
+// livenessExchange asks an idle peer whether it lives (RFC 7296 section 2.4): an empty INFORMATIONAL.
+type livenessExchange struct{}
+
+func (*livenessExchange) name() string                    { return "INFORMATIONAL (liveness)" }
+func (x *livenessExchange) start(sa *SA)                  { sa.request(wire.Informational, sa.schedule()) }
+func (x *livenessExchange) onResponse(sa *SA, _ *message) { sa.done(x) }
+func (x *livenessExchange) onFailure(sa *SA, r *Refusal)  { sa.lost(x, r) }
+
+// livenessDue: after some time without a sign of life the data plane is asked first, then the peer.
+func (sa *SA) livenessDue() (Time, bool) {
+	if sa.phase.name() != phaseEstablished || sa.conn.Liveness.Idle <= 0 || sa.requests.current != nil || len(sa.queue) > 0 {
+		return 0, false
+	}
+	if sa.usageSent != 0 {
+		return sa.usageSent.Add(usageLimit), true
+	}
+	return sa.lastHeard.Add(sa.conn.Liveness.Idle), true
+}
+
+func (sa *SA) wakeLiveness() {
+	if !sa.due(sa.livenessDue()) {
+		return
+	}
+	var in []xfrm.SAID
+	for _, c := range sa.children {
+		if c.in == installed {
+			in = append(in, c.inID())
+		}
+	}
+	if len(in) == 0 || sa.usageSent != 0 {
+		sa.usageSent = 0
+		sa.enqueue(&livenessExchange{})
+		return
+	}
+	sa.usageSent = sa.now
+	t := sa.wait(func(ev Event) {
+		u, ok := ev.(UsageDone)
+		if !ok || sa.usageSent == 0 {
+			return
+		}
+		sa.usageSent = 0
+		idle := sa.conn.Liveness.Idle
+		switch {
+		case u.Inbound > 0 && u.LastIn > sa.lastHeard && !sa.now.Before(u.LastIn):
+			sa.lastHeard = u.LastIn
+		case u.Inbound > 0 && u.LastIn == 0:
+			sa.lastHeard = sa.now
+		}
+		if sa.phase.name() == phaseEstablished && !sa.now.Before(sa.lastHeard.Add(idle)) {
+			sa.enqueue(&livenessExchange{})
+		}
+	})
+	sa.out.Add(UsageQuery{Token: t, In: in})
+}
+
+// onExpire: a lifetime ran out in the data plane. A dead SA is not used (RFC 7296 section 2.8).
+func (sa *SA) onExpire(e Expire) {
+	if !e.Hard {
+		return
+	}
+	c := sa.findChild(func(c *child) bool { return c.inID() == e.ID || c.outID() == e.ID })
+	if c != nil {
+		sa.deleteChild(c, "its lifetime ended")
+	}
+}
+
+// onInfoRequest handles an INFORMATIONAL request. Each is answered (RFC 7296 section 1.4).
+func (sa *SA) onInfoRequest(m *message) {
+	deletes := wire.All[*wire.Delete](m.payloads)
+	if slices.ContainsFunc(deletes, func(d *wire.Delete) bool { return d.Protocol == wire.ProtoIKE }) {
+		sa.respond()
+		sa.closedByPeer()
+		return
+	}
+	if n := errorNotify(m.payloads); n != nil && endsIKE(n.Kind) {
+		sa.respond()
+		if !sa.finished {
+			sa.fail(authRejected(sa, n))
+		}
+		return
+	}
+	var spis []uint32
+	var gone []*child
+	for _, d := range deletes {
+		if d.Protocol == wire.ProtoESP {
+			for _, spi := range d.SPIs {
+				if c := sa.childByOutbound(spi); c != nil && !slices.Contains(gone, c) {
+					gone = append(gone, c)
+				}
+			}
+		}
+	}
+	gone = slices.DeleteFunc(gone, func(c *child) bool {
+		if !c.deleting {
+			spis = append(spis, c.spiIn)
+			return false
+		}
+		// RFC 7296 section 1.4.1: deletes that cross: outgoing with the request, incoming with the response, and no Delete in the answer.
+		sa.remove(c, false, true)
+		return true
+	})
+	for _, c := range gone {
+		sa.dropChild(c, "the peer deleted it")
+	}
+	if len(spis) == 0 {
+		sa.respond()
+		return
+	}
+	sa.respond(&wire.Delete{Protocol: wire.ProtoESP, SPIs: spis})
+}
+
+// endsIKE: RFC 7296 section 2.21.2: these end the IKE SA without a Delete.
+func endsIKE(t wire.NotifyType) bool {
+	return t == wire.NotifyAuthenticationFailed || t == wire.NotifyInvalidSyntax || t == wire.NotifyUnsupportedCriticalPayload
+}
+
+// closedByPeer: the peer deleted the IKE SA. When both did, ours counts (RFC 7296 section 2.25.2).
+func (sa *SA) closedByPeer() {
+	if sa.finished {
+		return
+	}
+	if p, ok := sa.phase.(*closing); ok {
+		p.overdue(sa)
+		return
+	}
+	sa.report(Report{Code: CodeClosed, Text: "closed by the peer"})
+	sa.finish(CodeClosed, "closed by the peer", true)
+}
+
+// Texts of failures that the peer reports or causes.
+
+// noAnswer: a request was sent as often as it should.
+func noAnswer(sa *SA, name string, sent int, after time.Duration) *Refusal {
+	r := &Refusal{Stage: name, Code: CodeNoAnswer, Why: fmt.Sprintf("no answer from %v to %d %s in %s", sa.path.Remote, sent, name, duration(after))}
+	switch sa.phase.name() {
+	case phaseOpening:
+		r.Why += ": is UDP 500 and 4500 open on the path, and IKE running there?"
+		r.Hint = where(sa.conn, "remote.address", "remote") + " must be the peer's address as seen from here"
+	case phaseAuthenticating:
+		r.Why += fmt.Sprintf(": it answered IKE_SA_INIT, so is UDP %d open on the path?", sa.path.Remote.Port())
+	default:
+		r.Why += ": the peer is gone or the path is broken"
+	}
+	return r
+}
+
+// initRefused: an unprotected error to our IKE_SA_INIT.
+func initRefused(sa *SA, x *initExchange, n *wire.Notify) *Refusal {
+	r := &Refusal{Stage: x.name(), Code: CodePeerError, Why: fmt.Sprintf("%v refuses IKE_SA_INIT: %v", sa.path.Remote, n.Kind)}
+	switch n.Kind {
+	case wire.NotifyNoProposalChosen:
+		r.Code = CodeNoProposal
+		r.Why = fmt.Sprintf("%v accepts none of our IKE proposals (NO_PROPOSAL_CHOSEN), or knows no connection for us; we offer %s", sa.path.Remote, offerText(x.offered))
+		r.Hint = where(sa.conn, "ike") + " must have an algorithm of each kind that the peer allows"
+	case wire.NotifyInvalidKEPayload:
+		r.Code = CodeNoProposal
+		r.Why = fmt.Sprintf("%v wants another key exchange method than those we offer: %s", sa.path.Remote, offerText(x.offered))
+		r.Hint = where(sa.conn, "ike")
+	case wire.NotifyInvalidMajorVersion:
+		r.Why = fmt.Sprintf("%v does not speak IKEv2 (INVALID_MAJOR_VERSION)", sa.path.Remote)
+	}
+	return r
+}
+
+// authRefused: the peer does not accept us. It does not say why; these are the three things to compare.
+func authRefused(sa *SA, n *wire.Notify) *Refusal {
+	c := sa.conn
+	r := &Refusal{Stage: "IKE_AUTH", Code: CodePeerError, Why: fmt.Sprintf("%v refuses IKE_AUTH: %v", sa.path.Remote, n.Kind)}
+	if n.Kind != wire.NotifyAuthenticationFailed {
+		return r
+	}
+	r.Code = CodeAuthFailed
+	r.Why = fmt.Sprintf("%v refuses us (AUTHENTICATION_FAILED): it does not know us as %v, is not %v, or has another PSK", sa.path.Remote, c.Local.ID, idText(c))
+	r.Hint = fmt.Sprintf("compare with the peer: %s, %s, %s; its log says which", where(c, "local.id", "local"), where(c, "remote.id", "remote"), where(c, "psk.file", "psk"))
+	return r
+}
+
+// authRejected: the peer answered, and then our proof did not convince it.
+func authRejected(sa *SA, n *wire.Notify) *Refusal {
+	c := sa.conn
+	r := &Refusal{Stage: "INFORMATIONAL", Code: CodePeerError, Why: fmt.Sprintf("the peer ends the IKE SA: %v", n.Kind)}
+	if n.Kind == wire.NotifyAuthenticationFailed {
+		r.Code = CodeAuthFailed
+		r.Why = fmt.Sprintf("the peer does not accept our proof of %v (AUTHENTICATION_FAILED)", c.Local.ID)
+		r.Hint = fmt.Sprintf("compare with the peer: %s, %s", where(c, "local.id", "local"), where(c, "psk.file", "psk"))
+	}
+	return r
+}
+
+func idText(c *policy.Connection) string {
+	if !known(c.Remote.ID) {
+		return "the peer it thinks it is"
+	}
+	return c.Remote.ID.String()
+}
+
+// childRefused: the peer refuses a child.
+func childRefused(sa *SA, cfg *policy.Child, plan *childPlan, n *wire.Notify) *Refusal {
+	key := "child." + cfg.Name
+	r := &Refusal{Stage: "CREATE_CHILD_SA", Code: CodePeerError, Why: fmt.Sprintf("the peer refuses the child: %v", n.Kind)}
+	switch n.Kind {
+	case wire.NotifyNoProposalChosen:
+		r.Code = CodeNoProposal
+		r.Why = "the peer accepts none of our ESP proposals (NO_PROPOSAL_CHOSEN); we offer " + offerText(plan.offered)
+		r.Hint = where(sa.conn, key+".esp", key)
+	case wire.NotifyTSUnacceptable, wire.NotifySinglePairRequired:
+		r.Code = CodeNoSelectors
+		r.Why = fmt.Sprintf("the peer does not accept our selectors (%v): %s <-> %s", n.Kind, strings.Join(texts(cfg.Local), ", "), strings.Join(texts(cfg.Remote), ", "))
+		r.Hint = fmt.Sprintf("%s, %s: our local must lie in the peer's remote and the other way round", where(sa.conn, key+".local", key), where(sa.conn, key+".remote", key))
+	case wire.NotifyNoAdditionalSAs:
+		r.Why = "the peer allows no further child in this IKE SA (NO_ADDITIONAL_SAS)"
+	}
+	return r
+}

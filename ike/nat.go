@@ -1,0 +1,187 @@
+package ike
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"cygnet/ike/wire"
+	"cygnet/policy"
+	"cygnet/xfrm"
+)
+
+// nat is what NAT detection found (RFC 7296 section 2.23).
+type nat struct {
+	local  bool // we are behind NAT
+	remote bool // the peer is, or pretends to be
+	faked  bool // we pretend to be, so that ESP travels in UDP
+}
+
+// encap reports whether ESP travels in UDP: both sides MUST when a NAT is there.
+func (n nat) encap() bool { return n.local || n.remote || n.faked }
+
+// String is for the line that reports the chosen suite.
+func (n nat) String() string {
+	switch {
+	case n.local && n.remote:
+		return "both sides are behind NAT"
+	case n.local:
+		return "we are behind NAT"
+	case n.remote:
+		return "the peer is behind NAT, or wants UDP encapsulation"
+	case n.faked:
+		return "no NAT on the path, UDP encapsulation all the same"
+	}
+	return "no NAT on the path"
+}
+
+// natHash is the data of a NAT_DETECTION notify: SHA-1 of the SPIs of this header, address and port.
+func natHash(i, r wire.SPI, at netip.AddrPort) []byte {
+	h := sha1.New()
+	var spis [16]byte
+	binary.BigEndian.PutUint64(spis[:8], uint64(i))
+	binary.BigEndian.PutUint64(spis[8:], uint64(r))
+	h.Write(spis[:])
+	h.Write(at.Addr().Unmap().AsSlice())
+	var port [2]byte
+	binary.BigEndian.PutUint16(port[:], at.Port())
+	h.Write(port[:])
+	return h.Sum(nil)
+}
+
+// natPayloads builds both notifies for a message that goes along path. To pretend a NAT the source is hashed with port 0, which no
+// packet comes from.
+func natPayloads(i, r wire.SPI, path Path, fake bool) []wire.Payload {
+	src := path.Local
+	if fake {
+		src = netip.AddrPortFrom(src.Addr(), 0)
+	}
+	return []wire.Payload{
+		wire.NewNotify(wire.NotifyNATDetectionSourceIP, natHash(i, r, src)),
+		wire.NewNotify(wire.NotifyNATDetectionDestinationIP, natHash(i, r, path.Remote)),
+	}
+}
+
+// detectNAT compares the notifies of a message with where it came from and arrived. Of several sources one match suffices.
+// supported is false when the peer sent none: then it does not do NAT traversal.
+func detectNAT(h wire.Header, ps []wire.Payload, path Path) (n nat, supported bool) {
+	sources := notifies(ps, wire.NotifyNATDetectionSourceIP)
+	destinations := notifies(ps, wire.NotifyNATDetectionDestinationIP)
+	n.remote = len(sources) > 0 && !matches(sources, natHash(h.SPIi, h.SPIr, path.Remote))
+	n.local = len(destinations) > 0 && !matches(destinations, natHash(h.SPIi, h.SPIr, path.Local))
+	return n, len(sources) > 0 && len(destinations) > 0
+}
+
+func matches(list []*wire.Notify, want []byte) bool {
+	return slices.ContainsFunc(list, func(n *wire.Notify) bool { return bytes.Equal(n.Data, want) })
+}
+
+// wantsEncap reports whether a connection's ESP is to travel in UDP without need.
+func (sa *SA) wantsEncap(conns ...*policy.Connection) bool {
+	return sa.config.Caps.MustEncap || slices.ContainsFunc(conns, func(c *policy.Connection) bool { return c.Encap })
+}
+
+// ports are our own: for IKE, and for IKE and ESP in UDP.
+func (sa *SA) ports() (ike, natt uint16) {
+	ike, natt = policy.DefaultPort, policy.DefaultNATTPort
+	if s := sa.config.Snapshot; s != nil {
+		if s.Daemon.Port != 0 {
+			ike = s.Daemon.Port
+		}
+		if s.Daemon.NATTPort != 0 {
+			natt = s.Daemon.NATTPort
+		}
+	}
+	return ike, natt
+}
+
+// firstPath is where IKE_SA_INIT goes. A peer's port of its own is taken for one of NAT traversal: those are the ports that are mapped
+// to inner hosts, and an initiator may use them from the beginning (RFC 7296 section 2.23).
+func (sa *SA) firstPath(local, remote netip.Addr) Path {
+	port, natt := sa.ports()
+	to := sa.conn.Remote.Port
+	if to == 0 {
+		to = policy.DefaultPort
+	}
+	if to != policy.DefaultPort && to != port {
+		port = natt
+	}
+	return Path{Local: netip.AddrPortFrom(local, port), Remote: netip.AddrPortFrom(remote, to)}
+}
+
+// moveToNATT changes to the NAT traversal ports, for IKE and ESP (RFC 7296 section 2.23: the initiator MUST when a NAT is there).
+func (sa *SA) moveToNATT() {
+	_, natt := sa.ports()
+	if sa.path.Local.Port() == natt {
+		return
+	}
+	to := uint16(policy.DefaultNATTPort)
+	if sa.path.Remote.Port() != policy.DefaultPort {
+		to = natt
+	}
+	sa.path.Local = netip.AddrPortFrom(sa.path.Local.Addr(), natt)
+	sa.path.Remote = netip.AddrPortFrom(sa.path.Remote.Addr(), to)
+}
+
+// follow moves the peer's end to where a fresh authentic message came from. Only the side that is not behind a NAT does so: one
+// behind a NAT that followed could be led astray (RFC 7296 section 2.23). Until the peer is known, a responder follows the initiator
+// to the port for NAT traversal.
+func (sa *SA) follow(from Path) {
+	switch {
+	case from == sa.path:
+	case sa.phase.name() == phaseAuthenticating && !sa.initiator:
+		sa.path = from
+	case sa.nat.remote && !sa.nat.local:
+		sa.moveTo(from)
+	}
+}
+
+// moveTo changes the path of an established IKE SA and takes the children's SAs along.
+func (sa *SA) moveTo(p Path) {
+	old := sa.path
+	sa.path = p
+	sa.report(Report{Code: CodePhase, Text: "the peer's mapping moved from " + old.Remote.String() + " to " + p.Remote.String()})
+	for _, c := range sa.children {
+		if c.in == installed || c.out == installed {
+			sa.moveChild(c, old)
+		}
+	}
+}
+
+// onMapping: authentic ESP comes from another address or port.
+func (sa *SA) onMapping(e Mapping) {
+	if c := sa.childByInbound(e.ID); c == nil || !sa.nat.remote || sa.nat.local || e.From == sa.path.Remote {
+		return
+	}
+	sa.lastHeard = sa.now
+	sa.moveTo(Path{Local: sa.path.Local, Remote: e.From})
+}
+
+// keepaliveDue: RFC 3948 section 4: the side behind the NAT keeps its mapping alive when it has sent nothing.
+func (sa *SA) keepaliveDue() (Time, bool) {
+	if !sa.nat.local || sa.conn == nil || sa.conn.NATKeepalive <= 0 || sa.phase.name() == phaseOpening {
+		return 0, false
+	}
+	return sa.lastSent.Add(sa.conn.NATKeepalive), true
+}
+
+func (sa *SA) wakeKeepalive() {
+	if sa.due(sa.keepaliveDue()) {
+		sa.lastSent = sa.now
+		sa.out.Add(Keepalive{Path: sa.path})
+	}
+}
+
+// encap gives the outer ports of an SA, seen from its sender.
+func (sa *SA) encap(d xfrm.Direction) *xfrm.Encap {
+	if !sa.nat.encap() {
+		return nil
+	}
+	local, remote := sa.path.Local.Port(), sa.path.Remote.Port()
+	if d == xfrm.Out {
+		return &xfrm.Encap{SrcPort: local, DstPort: remote}
+	}
+	return &xfrm.Encap{SrcPort: remote, DstPort: local}
+}

@@ -1,0 +1,73 @@
+package ike
+
+import "cygnet/policy"
+
+// opening: no keys yet. An initiator looks up the peer and runs IKE_SA_INIT; a responder computes its answer.
+type opening struct {
+	limit Time // 0: Initiate has not come
+}
+
+func (*opening) name() phaseName          { return phaseOpening }
+func (p *opening) deadline() (Time, bool) { return p.limit, p.limit != 0 }
+func (p *opening) overdue(sa *SA) {
+	sa.fail(&Refusal{Code: CodeInternal, Why: "the attempt was given up: a computation or look-up on this host took too long"})
+}
+
+// authenticating: keys, but the peer may be anyone.
+type authenticating struct {
+	limit        Time
+	initI, initR []byte // the IKE_SA_INIT messages as they were on the wire: AUTH covers them (RFC 7296 section 2.15)
+	ni, nr       []byte
+	candidates   []*policy.Connection // of a responder: what the addresses allow
+	answered     bool                 // of a responder: an IKE_AUTH request came, so that IKE_SA_INIT repeats are ignored
+	lowered      *Lower               // of an initiator: close once the peer answers
+}
+
+func (*authenticating) name() phaseName          { return phaseAuthenticating }
+func (p *authenticating) deadline() (Time, bool) { return p.limit, true }
+
+func (p *authenticating) overdue(sa *SA) {
+	switch {
+	case p.lowered != nil:
+		sa.finish(CodeClosed, p.lowered.Why, false)
+	case sa.initiator:
+		sa.fail(&Refusal{Code: CodeInternal, Why: "the attempt was given up: a computation on this host took too long"})
+	default:
+		sa.fail(&Refusal{Code: CodeNoAnswer, Stage: "IKE_AUTH", Why: "half-open: " + sa.path.Remote.String() + " began IKE_SA_INIT and sent no IKE_AUTH in " + duration(halfOpenLimit)})
+	}
+}
+
+// established: the peer has proved its identity.
+type established struct{}
+
+func (*established) name() phaseName        { return phaseEstablished }
+func (*established) deadline() (Time, bool) { return 0, false }
+func (*established) overdue(*SA)            {}
+
+// closing: the end is decided; what is left is the peer's answer to our last request, or the repeats of its last one.
+type closing struct {
+	limit Time
+	end   Finish
+}
+
+func (*closing) name() phaseName          { return phaseClosing }
+func (p *closing) deadline() (Time, bool) { return p.limit, true }
+func (p *closing) overdue(sa *SA)         { sa.finish(p.end.Code, p.end.Text, p.end.Retry) }
+
+// linger ends an attempt that was answered with an error. The answer may be lost, so it is kept for repeats for a while: else the peer would
+// never hear why.
+func (sa *SA) linger(r *Refusal) {
+	sa.refused(r, "")
+	sa.enter(&closing{limit: sa.now.Add(closingLimit), end: Finish{Code: r.Code, Text: r.Why, Retry: true}}, "refused")
+}
+
+// close tells the peer that the IKE SA goes, by x, and waits for its answer for a short time.
+func (sa *SA) close(code Code, why string, retry bool, x exchange) {
+	sa.queue, sa.postponed = nil, nil
+	reason := "lowered"
+	if sa.phase.name() == phaseAuthenticating {
+		reason = "refused"
+	}
+	sa.enter(&closing{limit: sa.now.Add(closingLimit), end: Finish{Code: code, Text: why, Retry: retry}}, reason)
+	sa.enqueue(x)
+}
