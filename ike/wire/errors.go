@@ -23,20 +23,25 @@ func (e *ParseError) Error() string {
 	return fmt.Sprintf("%s payload, octet %d: %s", e.Payload, e.Offset, e.Reason)
 }
 
-// malformed makes a ParseError at an offset within what the caller parses; inside fills in the rest on the way up.
+// malformed makes a ParseError at an offset within what the caller parses; the callers above move it outwards.
 func malformed(offset int, format string, args ...any) error {
 	return &ParseError{Offset: offset, Reason: fmt.Sprintf(format, args...)}
 }
 
-// inside moves a ParseError outwards: to the payload it belongs to and by the offset of the part in the whole.
-func inside(err error, t PayloadType, offset int) error {
+// moved gives an error of a part its place in the whole, where the part starts at offset.
+func moved(err error, offset int) error {
 	if e, ok := err.(*ParseError); ok {
 		e.Offset += offset
-		if e.Payload == PayloadNone {
-			e.Payload = t
-		}
 	}
 	return err
+}
+
+// ofPayload names the payload of an error whose offset counts from the payload's start, which is at offset in the chain.
+func ofPayload(err error, t PayloadType, offset int) error {
+	if e, ok := err.(*ParseError); ok {
+		e.Payload = t
+	}
+	return moved(err, offset)
 }
 
 // EncodeError says why a payload cannot be encoded: a mistake of ours, never of a peer.

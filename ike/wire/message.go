@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Decode decodes a whole datagram (without non-ESP marker). Slices in the result alias b. Errors are *ParseError,
 // *LimitError and ErrMajorVersion. Known payload types are decoded whatever their critical bit (section 2.5); the others are
@@ -15,13 +18,16 @@ func Decode(b []byte) (*Message, error) {
 	}
 	ps, err := parseChain(h.NextPayload, b[HeaderLen:], outermost)
 	if err != nil {
-		return nil, inside(err, PayloadNone, HeaderLen)
+		return nil, moved(err, HeaderLen)
 	}
 	return &Message{Header: h, Payloads: ps}, nil
 }
 
 // Encode encodes an unprotected message. Length and NextPayload are computed.
 func (m *Message) Encode() ([]byte, error) {
+	if m.MajorVersion != majorVersion {
+		return nil, fmt.Errorf("encode message: major version is %d, this codec writes %d", m.MajorVersion, majorVersion)
+	}
 	b := m.Header.AppendHeader(make([]byte, 0, 512))
 	first, b, err := AppendPayloads(b, m.Payloads)
 	if err != nil {

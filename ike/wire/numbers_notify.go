@@ -98,5 +98,5 @@ const (
 // statusNotifies is the first status type; errors are below (section 3.10.1).
 const statusNotifies NotifyType = 16384
 
-// Error reports whether a notify of this type says that something failed.
-func (t NotifyType) Error() bool { return t < statusNotifies }
+// IsError reports whether a notify of this type says that something failed.
+func (t NotifyType) IsError() bool { return t < statusNotifies }

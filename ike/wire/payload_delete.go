@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Type returns PayloadDelete.
 func (*Delete) Type() PayloadType { return PayloadDelete }
@@ -25,6 +28,7 @@ func parseDelete(body []byte) (Payload, error) {
 	if size*count != len(body)-4 {
 		return nil, malformed(2, "%d SPIs of %d octets in %d octets", count, size, len(body)-4)
 	}
+	p.SPIs = slices.Grow(p.SPIs, count) // count is checked: the octets are there
 	for at := 4; at < len(body); at += 4 {
 		p.SPIs = append(p.SPIs, binary.BigEndian.Uint32(body[at:]))
 	}

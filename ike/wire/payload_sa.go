@@ -22,11 +22,11 @@ func parseSA(body []byte) (Payload, error) {
 		}
 		part, err := substructure(body[at:], moreProposals, proposalLen)
 		if err != nil {
-			return nil, inside(err, PayloadSA, at)
+			return nil, moved(err, at)
 		}
 		p, err := parseProposal(part)
 		if err != nil {
-			return nil, inside(err, PayloadSA, at)
+			return nil, moved(err, at)
 		}
 		sa.Proposals = append(sa.Proposals, p)
 		at += len(part)
@@ -77,11 +77,11 @@ func parseProposal(b []byte) (Proposal, error) {
 		}
 		part, err := substructure(b[at:], moreTransforms, transformLen)
 		if err != nil {
-			return p, inside(err, PayloadSA, at)
+			return p, moved(err, at)
 		}
 		t, err := parseTransform(part)
 		if err != nil {
-			return p, inside(err, PayloadSA, at)
+			return p, moved(err, at)
 		}
 		p.Transforms = append(p.Transforms, t)
 		at += len(part)

@@ -11,18 +11,19 @@ func (*SK) Type() PayloadType { return PayloadSK }
 // Type returns PayloadSKF.
 func (*SKF) Type() PayloadType { return PayloadSKF }
 
-// parseEncrypted frames an SK or SKF payload. IV, padding and ICV are for package suite, which knows their lengths.
-func parseEncrypted(t, first PayloadType, body []byte) (Payload, error) {
-	if t == PayloadSK {
-		if first == PayloadSK || first == PayloadSKF {
-			return nil, malformed(0, "an Encrypted payload inside an Encrypted payload")
-		}
-		return &SK{First: first, Body: body}, nil
+// nested is why an Encrypted payload is refused inside another (RFC 7296 section 3.1).
+const nested = "an Encrypted payload inside an Encrypted payload"
+
+// parseSK frames an SK payload. IV, padding and ICV are for package suite, which knows their lengths.
+func parseSK(first PayloadType, body []byte) (Payload, error) {
+	if first == PayloadSK || first == PayloadSKF {
+		return nil, malformed(0, nested)
 	}
-	return parseFragment(first, body)
+	return &SK{First: first, Body: body}, nil
 }
 
-func parseFragment(first PayloadType, body []byte) (Payload, error) {
+// parseSKF frames an SKF payload (RFC 7383 sections 2.5 and 2.6).
+func parseSKF(first PayloadType, body []byte) (Payload, error) {
 	if len(body) < fragmentLen {
 		return nil, malformed(0, "%d octets, an Encrypted Fragment payload has at least %d", len(body), fragmentLen)
 	}
@@ -33,7 +34,7 @@ func parseFragment(first PayloadType, body []byte) (Payload, error) {
 		Body:   body[fragmentLen:],
 	}
 	if p.Number == 0 || p.Number > p.Total {
-		return nil, malformed(0, "fragment %d of %d", p.Number, p.Total) // RFC 7383 section 2.6
+		return nil, malformed(0, "fragment %d of %d", p.Number, p.Total)
 	}
 	if err := within(int(p.Total), MaxFragments, "fragments in a message"); err != nil {
 		return nil, err
@@ -42,10 +43,13 @@ func parseFragment(first PayloadType, body []byte) (Payload, error) {
 		p.First = PayloadNone // only the first fragment names a payload (RFC 7383 section 2.5)
 	}
 	if p.First == PayloadSK || p.First == PayloadSKF {
-		return nil, malformed(0, "an Encrypted payload inside an Encrypted payload")
+		return nil, malformed(0, nested)
 	}
 	return p, nil
 }
+
+// misplaced reports whether the payloads before a fragment are against RFC 7383 section 2.5.3: only the first may have some.
+func (p *SKF) misplaced(before int) bool { return before > 0 && p.Number > 1 }
 
 func (p *SK) appendBody(b []byte) ([]byte, error) { return append(b, p.Body...), nil }
 

@@ -48,7 +48,7 @@ func parseTS(responder bool, body []byte) (Payload, error) {
 	for range count {
 		ts, n, err := parseSelector(body[at:])
 		if err != nil {
-			return nil, inside(err, PayloadNone, at)
+			return nil, moved(err, at)
 		}
 		p.Selectors = append(p.Selectors, ts)
 		at += n
