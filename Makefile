@@ -7,7 +7,7 @@ RACE  := ./ike/control ./ike/daemon ./ike/transport ./xfrm/userspace
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
-.PHONY: help build check vet unit race demo clean-demo test lint fuzz interop lab bench clean
+.PHONY: help build check vet unit race demo clean-demo test lint fuzz mutants interop lab bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -49,6 +49,9 @@ lint: ## vet and staticcheck
 
 fuzz: ## N fuzz targets for SECONDS each, chosen by SEED (N=all SECONDS=15)
 	@test/fuzz $(or $(N),all) $(or $(SECONDS),15) $(or $(SEED),0)
+
+mutants: ## plants N bugs (N=200) chosen by SEED and counts those that the tests notice
+	$(GO) run ./test/mutants -n $(or $(N),200) -seed $(or $(SEED),0) -min $(or $(MIN),85)
 
 interop: build ## live rows against strongSwan and own against own on this kernel, as root
 	@test/prepare go demo peers

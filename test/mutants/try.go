@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// variable names the mutant that is switched on.
+const variable = "CYGNET_MUTANT"
+
+// support goes into each mutated package.
+const support = `package %s
+
+import (
+	"os"
+	"strconv"
+)
+
+var mutantOn, _ = strconv.Atoi(os.Getenv("` + variable + `"))
+
+func mutantIs(n int) bool { return n == mutantOn }
+
+func mutantEither[T any](n int, yes, no T) T {
+	if n == mutantOn {
+		return yes
+	}
+	return no
+}
+`
+
+// plant draws n sites that compile together and builds the test binaries with all of them.
+func (s *set) plant(work string, n int, rng *rand.Rand) error {
+	order := rng.Perm(len(s.sites))
+	var chosen []numbered
+	taken := map[string][]site{}
+	for _, i := range order {
+		c := s.sites[i]
+		if len(chosen) == 2*n { // some will not compile
+			break
+		}
+		if slices.ContainsFunc(taken[c.file], func(o site) bool { return c.from < o.to && o.from < c.to }) {
+			continue
+		}
+		taken[c.file] = append(taken[c.file], c)
+		chosen = append(chosen, numbered{c, len(chosen) + 1})
+	}
+	dir := filepath.Join(work, strings.ReplaceAll(s.dir, "/", "-"))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for {
+		overlay, lines, err := s.overlay(dir, chosen)
+		if err != nil {
+			return err
+		}
+		out, err := exec.Command("go", "build", "-overlay", overlay, "-gcflags=-e", "./"+s.dir).CombinedOutput()
+		if err == nil {
+			break
+		}
+		bad := map[int]bool{}
+		for _, m := range regexp.MustCompile(`(?m)^(\S+\.go):(\d+):`).FindAllSubmatch(out, -1) {
+			line, _ := strconv.Atoi(string(m[2]))
+			for _, number := range lines[filepath.Base(string(m[1]))][line] {
+				bad[number] = true
+			}
+		}
+		if len(bad) == 0 {
+			return fmt.Errorf("%s does not build, and not because of a mutant:\n%s", s.dir, out)
+		}
+		chosen = slices.DeleteFunc(chosen, func(c numbered) bool { return bad[c.number] })
+	}
+	// The numbers of those that remain are given anew, so that the binaries hold exactly the mutants that are counted.
+	chosen = chosen[:min(n, len(chosen))]
+	s.planted = nil
+	for i := range chosen {
+		chosen[i].number = i + 1
+		s.planted = append(s.planted, chosen[i].site)
+	}
+	overlay, _, err := s.overlay(dir, chosen)
+	if err != nil {
+		return err
+	}
+	for _, p := range append([]string{s.dir}, s.tests...) {
+		bin := filepath.Join(dir, strings.ReplaceAll(p, "/", "-")+".test")
+		if out, err := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", bin, "./"+p).CombinedOutput(); err != nil {
+			return fmt.Errorf("build the tests of %s: %w\n%s", p, err, out)
+		}
+		s.bins = append(s.bins, bin)
+	}
+	return nil
+}
+
+// overlay writes the mutated files and the overlay's description. lines says which mutants stand on a line of a mutated file.
+func (s *set) overlay(dir string, chosen []numbered) (path string, lines map[string]map[int][]int, err error) {
+	replace := map[string]string{}
+	lines = map[string]map[int][]int{}
+	here, err := os.Getwd()
+	if err != nil {
+		return "", nil, err
+	}
+	var pkg string
+	for file, src := range s.files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, src, parser.PackageClauseOnly)
+		if err != nil {
+			return "", nil, err
+		}
+		pkg = f.Name.Name
+		var mine []numbered
+		for _, c := range chosen {
+			if c.file == file {
+				mine = append(mine, c)
+			}
+		}
+		slices.SortFunc(mine, func(a, b numbered) int { return a.from - b.from })
+		at := map[int][]int{}
+		for _, c := range mine {
+			for l := c.line; l <= c.line+strings.Count(c.old, "\n"); l++ {
+				at[l] = append(at[l], c.number)
+			}
+		}
+		lines[filepath.Base(file)] = at
+		out := filepath.Join(dir, filepath.Base(file))
+		if err := os.WriteFile(out, apply(src, mine), 0o644); err != nil {
+			return "", nil, err
+		}
+		replace[filepath.Join(here, file)] = out
+	}
+	out := filepath.Join(dir, "zz_mutant.go")
+	if err := os.WriteFile(out, fmt.Appendf(nil, support, pkg), 0o644); err != nil {
+		return "", nil, err
+	}
+	replace[filepath.Join(here, s.dir, "zz_mutant.go")] = out
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", nil, err
+	}
+	path = filepath.Join(dir, "overlay.json")
+	return path, lines, os.WriteFile(path, b, 0o644)
+}
+
+// try runs the tests without a mutant, then with each, and says which were noticed.
+func (s *set) try() ([]bool, error) {
+	limits := make([]time.Duration, len(s.bins))
+	for i, bin := range s.bins {
+		started := time.Now()
+		if out, ok := s.test(bin, 0, 5*time.Minute); !ok {
+			return nil, fmt.Errorf("the tests fail without a mutant:\n%s", out)
+		}
+		limits[i] = 10*time.Second + 5*time.Since(started)
+	}
+	noticed := make([]bool, len(s.planted))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 2)
+	for m := range s.planted {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			for i, bin := range s.bins {
+				if _, ok := s.test(bin, m+1, limits[i]); !ok {
+					noticed[m] = true
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return noticed, nil
+}
+
+// test runs a test binary in its package's folder with one mutant switched on.
+func (s *set) test(bin string, mutant int, limit time.Duration) (string, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	dir := s.dir
+	for _, p := range s.tests {
+		if strings.HasSuffix(bin, "/"+strings.ReplaceAll(p, "/", "-")+".test") {
+			dir = p
+		}
+	}
+	// A mutant may allocate without end: the limit makes that a failure of its own and not of the machine.
+	cmd := exec.CommandContext(ctx, "bash", "-c", `ulimit -v 8000000; exec "$0" -test.failfast -test.short`, bin)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", variable, mutant))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = time.Second
+	return out.String(), cmd.Run() == nil
+}
