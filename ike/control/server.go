@@ -78,7 +78,7 @@ func (s *Server) routes() http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /v1/status", s.status)
 	m.HandleFunc("GET /v1/monitor", func(w http.ResponseWriter, r *http.Request) {
-		s.stream(w, r, s.backend.Monitor)
+		s.stream(w, r, "", s.backend.Monitor)
 	})
 	m.HandleFunc("POST /v1/up", s.change(func(ctx context.Context, t target, emit func(Line) error) *Failure {
 		return s.backend.Up(ctx, t.Connection, t.Child, emit)
@@ -119,7 +119,7 @@ func (s *Server) change(do func(context.Context, target, func(Line) error) *Fail
 			refuse(w, http.StatusBadRequest, f)
 			return
 		}
-		s.stream(w, r, func(ctx context.Context, emit func(Line) error) *Failure {
+		s.stream(w, r, t.Connection, func(ctx context.Context, emit func(Line) error) *Failure {
 			if t.Timeout > 0 {
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(ctx, min(time.Duration(t.Timeout), maxWait/time.Millisecond)*time.Millisecond)
@@ -150,12 +150,12 @@ func readTarget(w http.ResponseWriter, r *http.Request) (t target, f *Failure) {
 	return t, nil
 }
 
-// stream runs do and sends what it emits, then a line that says how it ended.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request, do func(context.Context, func(Line) error) *Failure) {
+// stream runs do and sends what it emits, then a line that says how it ended for the connection.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, connection string, do func(context.Context, func(Line) error) *Failure) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	st := openStream(ctx, cancel, w)
-	last := Line{Code: CodeInternal, Text: "cygnetd failed while it worked on this", Done: true}
+	last := Line{Connection: connection, Code: CodeInternal, Text: "cygnetd failed while it worked on this", Done: true}
 	defer func() { st.finish(last) }() // also when do panics: the writer must end before the handler does
 	var final *Line
 	f := do(ctx, func(l Line) error {
@@ -167,12 +167,12 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, do func(context.
 	})
 	switch {
 	case f != nil:
-		last = Line{Code: f.Code, Text: f.Summary, Hint: f.Hint, Done: true}
+		last = Line{Connection: connection, Code: f.Code, Text: f.Summary, Hint: f.Hint, Done: true}
 	case final != nil:
 		last = *final
 		last.OK = true
 	default:
-		last = Line{Code: CodeDone, Done: true, OK: true}
+		last = Line{Connection: connection, Code: CodeDone, Done: true, OK: true}
 	}
 }
 

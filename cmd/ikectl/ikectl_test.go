@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"cygnet/ike/control"
+)
+
+// fake is a cygnetd with a site-b that comes up, a "slow" that never does and a "bad" that fails.
+type fake struct{ stop context.CancelFunc }
+
+func (f *fake) Up(ctx context.Context, name, child string, emit func(control.Line) error) *control.Failure {
+	say := func(code, text string) {
+		emit(control.Line{Time: "2026-01-02T03:04:05.678Z", Connection: name, Code: code, Text: text, Detail: "detail of " + code})
+	}
+	say("sent", "IKE_SA_INIT sent to 198.51.100.7:500")
+	switch name {
+	case "site-b":
+	case "slow":
+		if f.stop != nil {
+			f.stop()
+		}
+		<-ctx.Done()
+		return control.Fail(control.CodeTimeout, "no answer from 198.51.100.7:500 yet", "")
+	case "bad":
+		return control.Fail("auth-failed", "the peer refused us\x1b[31m", "compare the keys")
+	default:
+		return control.Fail(control.CodeUnknownConnection, fmt.Sprintf("there is no connection %q", name), "did you mean site-b?")
+	}
+	say("chosen", "peer chose AES-GCM-256, SHA2-256, MODP-2048; no NAT on the path")
+	say("authenticated", "peer proved gw-b.example (PSK)")
+	emit(control.Line{Time: "2026-01-02T03:04:05.678Z", Connection: name, Child: child, Code: "up",
+		Text: "up in 41 ms: 10.1.0.0/16 <-> 10.2.0.0/16, ESP AES-GCM-256, kernel", Done: true})
+	return nil
+}
+
+func (f *fake) Down(_ context.Context, name, _ string, emit func(control.Line) error) *control.Failure {
+	emit(control.Line{Time: "2026-01-02T03:04:05.678Z", Connection: name, Code: "down", Text: "down", Done: true})
+	return nil
+}
+
+func (f *fake) Status(context.Context) (*control.Status, *control.Failure) {
+	return exampleStatus(), nil
+}
+
+func (f *fake) Monitor(_ context.Context, emit func(control.Line) error) *control.Failure {
+	emit(control.Line{Time: "2026-01-02T03:04:05.678Z", Connection: "site-b", Code: "ike-up", Text: "IKE SA up"})
+	emit(control.Line{Time: "2026-01-02T03:04:05.679Z", Code: "gap", Text: "7 lines were lost here: they came faster than they were read"})
+	return control.Fail("stopping", "cygnetd stops", "")
+}
+
+func (f *fake) Reload(_ context.Context, emit func(control.Line) error) *control.Failure {
+	emit(control.Line{Time: "2026-01-02T03:04:05.678Z", Code: "reloaded", Text: "2 connections; 1 changed: site-b", Done: true})
+	return nil
+}
+
+func exampleStatus() *control.Status {
+	return &control.Status{Version: "0.1.0", Dataplane: "userspace", Why: "this kernel has no ESP", Counters: map[string]uint64{"packets": 12, "cookies": 3},
+		Connections: []control.Connection{
+			{Name: "site-b", State: "up", Wanted: "up", Start: "boot", WhenDown: "drop", IKE: []control.IKESA{{
+				SPIi: "0123456789abcdef", SPIr: "fedcba9876543210", Phase: "established", Initiator: true,
+				Local: "192.0.2.1:500", Remote: "198.51.100.7:4500", LocalID: "gw-a.example", RemoteID: "gw-b.example",
+				Suite: "AES-GCM-256, SHA2-256, MODP-2048", NAT: "remote", Seconds: 3725,
+				Children: []control.Child{{Name: "lan", State: "up", SPIIn: "c0000001", SPIOut: "c0000002", Suite: "AES-GCM-256", Encap: "udp",
+					Local: []string{"10.1.0.0/16"}, Remote: []string{"10.2.0.0/16"}, BytesIn: 84, BytesOut: 1 << 21, PacketsIn: 1, PacketsOut: 1500,
+					ReplayDrops: 2, Seconds: 65}},
+			}}},
+			{Name: "site-c", State: "connecting", Wanted: "up", Start: "boot", WhenDown: "drop", Peer: "203.0.113.9",
+				LastErr: "no answer from 203.0.113.9:500", NextTry: "in 8s"},
+		}}
+}
+
+const statusText = `cygnetd 0.1.0, data plane userspace (this kernel has no ESP)
+
+site-b: up (start boot, drop when down)
+  IKE SA      established for 1h2m5s, initiator
+    local     192.0.2.1:500      gw-a.example
+    remote    198.51.100.7:4500  gw-b.example
+    suite     AES-GCM-256, SHA2-256, MODP-2048
+    SPIs      0123456789abcdef initiator, fedcba9876543210 responder
+    NAT       remote
+  child       lan up for 1m5s
+    local     10.1.0.0/16
+    remote    10.2.0.0/16
+    suite     ESP AES-GCM-256 in UDP
+    in        c0000001     84 B     1 packets; dropped: 2 replayed, 0 damaged
+    out       c0000002  2.0 MiB  1500 packets
+`
+
+const siteC = `
+site-c: connecting (wanted up, start boot, drop when down)
+  peer        203.0.113.9
+  error       no answer from 203.0.113.9:500
+  next try    in 8s
+`
+
+const upText = `site-b: IKE_SA_INIT sent to 198.51.100.7:500
+site-b: peer chose AES-GCM-256, SHA2-256, MODP-2048; no NAT on the path
+site-b: peer proved gw-b.example (PSK)
+site-b: up in 41 ms: 10.1.0.0/16 <-> 10.2.0.0/16, ESP AES-GCM-256, kernel
+`
+
+// start serves the fake on a socket.
+func start(t *testing.T, f *fake) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	s, err := control.Listen(path, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { s.Serve(); close(done) }()
+	t.Cleanup(func() { s.Close(); <-done })
+	return path
+}
+
+func ikectl(ctx context.Context, args ...string) (out, errOut string, exit int) {
+	var o, e bytes.Buffer
+	exit = run(ctx, args, &o, &e)
+	return o.String(), e.String(), exit
+}
+
+func TestVerbs(t *testing.T) {
+	socket := start(t, &fake{})
+	sent := "IKE_SA_INIT sent to 198.51.100.7:500\n"
+	for _, c := range []struct {
+		args     string
+		exit     int
+		out, err string
+	}{
+		{"up site-b", 0, upText, ""},
+		{"up bad", 1, "bad: " + sent, "bad: the peer refused us\uFFFD[31m\n  hint: compare the keys\n"},
+		{"up site-d", 1, "site-d: " + sent, "site-d: there is no connection \"site-d\"\n  hint: did you mean site-b?\n"},
+		{"up slow --timeout 50ms", 4, "slow: " + sent, "slow: gave up waiting after 50ms: no answer from 198.51.100.7:500 yet\n  hint: cygnetd goes on; see: ikectl status slow\n"},
+		{"up", 2, "", "ikectl: the name of a connection is missing\n  hint: see: ikectl help\n"},
+		{"up a b", 2, "", "ikectl: one name of a connection at a time, not \"a b\"\n  hint: see: ikectl help\n"},
+		{"up site-b --timeout 0s", 2, "", "ikectl: --timeout must be longer than nothing, not 0s\n  hint: see: ikectl help\n"},
+		{"up site-b --nonsense", 2, "", "ikectl: flag provided but not defined: -nonsense\n  hint: see: ikectl help\n"},
+		{"down site-b", 0, "site-b: down\n", ""},
+		{"status", 0, statusText + siteC, ""},
+		{"status site-b", 0, statusText, ""},
+		{"status -v site-b", 0, statusText + "\ncounters\n  cookies  3\n  packets  12\n", ""},
+		{"status sit-c", 1, "", "ikectl: there is no connection \"sit-c\"\n  hint: did you mean site-c or site-b?\n"},
+		{"reload", 0, "cygnetd: 2 connections; 1 changed: site-b\n", ""},
+		{"reload now", 2, "", "ikectl: \"now\" is too much here\n  hint: see: ikectl help\n"},
+		{"monitor", 1, "03:04:05.678 site-b: IKE SA up\n03:04:05.679 cygnetd: 7 lines were lost here: they came faster than they were read\n", "ikectl: cygnetd stops\n"},
+		{"version", 0, "ikectl " + control.Version() + "\ncygnetd 0.1.0\n", ""},
+		{"frobnicate", 2, "", "ikectl: there is no verb \"frobnicate\"\n  hint: see: ikectl help\n"},
+		{"-x", 2, "", "ikectl: no verb in \"--socket SOCKET -x\"\n  hint: see: ikectl help\n"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			out, errOut, exit := ikectl(ctx, append([]string{"--socket", socket}, strings.Fields(c.args)...)...)
+			errOut = strings.ReplaceAll(errOut, socket, "SOCKET")
+			if exit != c.exit || out != c.out || errOut != c.err {
+				t.Errorf("exit %d, want %d\n--- out\n%s--- want\n%s--- err\n%s--- want\n%s", exit, c.exit, out, c.out, errOut, c.err)
+			}
+		})
+	}
+}
+
+func TestJSON(t *testing.T) {
+	socket := start(t, &fake{})
+	stamp := `{"time":"2026-01-02T03:04:05.678Z",`
+	for _, c := range []struct {
+		args string
+		exit int
+		out  string // a suffix; the last line of a failure has a time of its own
+	}{
+		{"up site-b", 0, stamp + `"connection":"site-b","code":"up","text":"up in 41 ms: 10.1.0.0/16 <-> 10.2.0.0/16, ESP AES-GCM-256, kernel","done":true,"ok":true}` + "\n"},
+		{"up bad", 1, `"code":"auth-failed","text":"the peer refused us\u001b[31m","hint":"compare the keys","done":true}` + "\n"},
+		{"up slow --timeout 50ms", 4, `"connection":"slow","code":"timeout","text":"no answer from 198.51.100.7:500 yet","done":true}` + "\n"},
+		{"down site-b", 0, stamp + `"connection":"site-b","code":"down","text":"down","done":true,"ok":true}` + "\n"},
+		{"monitor", 1, `"code":"stopping","text":"cygnetd stops","done":true}` + "\n"},
+		{"reload", 0, stamp + `"code":"reloaded","text":"2 connections; 1 changed: site-b","done":true,"ok":true}` + "\n"},
+		{"version", 0, `{"ikectl":"` + control.Version() + `","cygnetd":"0.1.0"}` + "\n"},
+		{"status nothing", 1, `{"code":"unknown-connection","summary":"there is no connection \"nothing\"","hint":"see: ikectl status"}` + "\n"},
+		{"up", 2, `{"code":"usage","summary":"the name of a connection is missing","hint":"see: ikectl help"}` + "\n"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			out, errOut, exit := ikectl(context.Background(), append(strings.Fields(c.args), "--json", "--socket", socket)...)
+			if exit != c.exit || !strings.HasSuffix(out, c.out) || errOut != "" {
+				t.Errorf("exit %d, want %d\n--- out\n%s--- want at its end\n%s--- err\n%s", exit, c.exit, out, c.out, errOut)
+			}
+			for _, l := range strings.Split(strings.TrimSpace(out), "\n") {
+				if !json.Valid([]byte(l)) {
+					t.Errorf("not JSON: %s", l)
+				}
+			}
+		})
+	}
+	out, _, _ := ikectl(context.Background(), "status", "--json", "--socket", socket)
+	var got control.Status
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(*exampleStatus()) {
+		t.Errorf("status lost something on the way: %s", out)
+	}
+}
+
+func TestNoDaemon(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "none")
+	for _, verb := range []string{"up site-b", "down site-b", "status", "monitor", "reload"} {
+		out, errOut, exit := ikectl(context.Background(), append(strings.Fields(verb), "--socket", socket)...)
+		if exit != 3 || out != "" || !strings.Contains(errOut, "cygnetd is not running") || !strings.Contains(errOut, "hint: start it") {
+			t.Errorf("%s: exit %d, out %q, err %q", verb, exit, out, errOut)
+		}
+		out, _, exit = ikectl(context.Background(), append(strings.Fields(verb), "--json", "--socket", socket)...)
+		if exit != 3 || !strings.Contains(out, `"code":"no-daemon"`) {
+			t.Errorf("%s --json: exit %d, out %q", verb, exit, out)
+		}
+	}
+	if out, _, exit := ikectl(context.Background(), "version", "--socket", socket); exit != 0 || out != "ikectl "+control.Version()+"\n" {
+		t.Errorf("version: exit %d, out %q", exit, out)
+	}
+}
+
+// TestInterrupt: Ctrl-C while up waits leaves the daemon at work and says so.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	socket := start(t, &fake{stop: cancel})
+	_, errOut, exit := ikectl(ctx, "up", "slow", "--socket", socket)
+	if exit != 130 || !strings.Contains(errOut, "cygnetd goes on with it") || !strings.Contains(errOut, "ikectl down slow") {
+		t.Errorf("exit %d, err %q", exit, errOut)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range []string{"", "help", "--help", "-h"} {
+		out, errOut, exit := ikectl(context.Background(), strings.Fields(args)...)
+		if exit != 0 || errOut != "" || !strings.Contains(out, "usage: ikectl VERB") {
+			t.Errorf("%q: exit %d, err %q, out %q", args, exit, errOut, out)
+		}
+	}
+	all, _, _ := ikectl(context.Background(), "help")
+	for _, v := range verbs() {
+		if !strings.Contains(all, "  "+v.name+" ") {
+			t.Errorf("help does not name %s", v.name)
+		}
+		for _, args := range [][]string{{v.name, "--help"}, {"help", v.name}} {
+			if out, _, exit := ikectl(context.Background(), args...); exit != 0 || !strings.Contains(out, "usage: ikectl "+v.name) {
+				t.Errorf("%q: exit %d, out %q", args, exit, out)
+			}
+		}
+	}
+}
+
+const goodConfig = `[connection.site-b]
+local  = { address = "192.0.2.1",  id = "gw-a.example" }
+remote = { address = "198.51.100.7", id = "gw-b.example" }
+psk    = { file = "secrets/site-b" }
+start  = "boot"
+
+[connection.site-b.child.lan]
+local  = ["10.1.0.0/16"]
+remote = ["10.2.0.0/16"]
+`
+
+// configDir writes a configuration folder with one connection.
+func configDir(t *testing.T, conn string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"conn.d/site-b.toml": conn, "secrets/site-b": "a secret of enough letters, drawn by dice 4711\n"} {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestCheckGood(t *testing.T) {
+	dir := configDir(t, goodConfig)
+	out, errOut, exit := ikectl(context.Background(), "check", dir)
+	want := dir + `: OK, 1 connection
+  site-b: 192.0.2.1 (gw-a.example) <-> 198.51.100.7 (gw-b.example), start boot, drop when down
+    lan: 10.1.0.0/16 <-> 10.2.0.0/16
+`
+	if exit != 0 || out != want || errOut != "" {
+		t.Errorf("exit %d\n--- out\n%s--- want\n%s--- err\n%s", exit, out, want, errOut)
+	}
+	out, _, exit = ikectl(context.Background(), "check", "--json", dir)
+	if want := `{"dir":"` + dir + `","ok":true,"problems":[],"connections":["site-b"]}` + "\n"; exit != 0 || out != want {
+		t.Errorf("exit %d, out %s want %s", exit, out, want)
+	}
+}
+
+func TestCheckBad(t *testing.T) {
+	dir := configDir(t, strings.Replace(goodConfig, "start  =", "strat  =", 1))
+	out, _, exit := ikectl(context.Background(), "check", dir)
+	if exit != 1 || !strings.Contains(out, "conn.d/site-b.toml:5: error: ") || !strings.Contains(out, "    hint: ") || !strings.Contains(out, "not accepted: 1 error, 0 warnings") {
+		t.Errorf("exit %d, out\n%s", exit, out)
+	}
+	out, _, exit = ikectl(context.Background(), "check", "--json", dir)
+	var r checked
+	if err := json.Unmarshal([]byte(out), &r); err != nil || exit != 1 || r.OK || len(r.Problems) != 1 || r.Problems[0].Line != 5 {
+		t.Errorf("exit %d, err %v, out %s", exit, err, out)
+	}
+	if strings.Contains(out, "4711") {
+		t.Error("the secret is in the output")
+	}
+}

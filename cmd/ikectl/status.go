@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cygnet/ike/control"
+	"cygnet/policy"
+)
+
+func setupStatus(c *command) func(context.Context) error {
+	return func(ctx context.Context) error {
+		name := ""
+		if len(c.args) > 0 {
+			var err error
+			if name, err = c.oneName("name of a connection"); err != nil {
+				return err
+			}
+		}
+		st, err := c.client().Status(ctx)
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			if err := only(st, name); err != nil {
+				return err
+			}
+		}
+		if c.json {
+			c.printJSON(st)
+			return nil
+		}
+		c.printStatus(st)
+		return nil
+	}
+}
+
+// only leaves the named connection.
+func only(st *control.Status, name string) error {
+	i := slices.IndexFunc(st.Connections, func(c control.Connection) bool { return c.Name == name })
+	if i >= 0 {
+		st.Connections = st.Connections[i : i+1]
+		return nil
+	}
+	var known policy.Snapshot
+	for _, conn := range st.Connections {
+		known.Connections = append(known.Connections, &policy.Connection{Name: conn.Name})
+	}
+	hint := "see: ikectl status"
+	if near := known.Near(name); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return control.Fail(control.CodeUnknownConnection, fmt.Sprintf("there is no connection %q", name), hint)
+}
+
+func (c *command) printStatus(st *control.Status) {
+	fmt.Fprintf(c.out, "cygnetd %s, data plane %s", printable(st.Version), printable(st.Dataplane))
+	if st.Why != "" {
+		fmt.Fprintf(c.out, " (%s)", printable(st.Why))
+	}
+	fmt.Fprintln(c.out)
+	if len(st.Connections) == 0 {
+		fmt.Fprintln(c.out, "no connection is configured")
+	}
+	for _, conn := range st.Connections {
+		fmt.Fprintln(c.out)
+		c.printConnection(&conn)
+	}
+	if c.verbose && len(st.Counters) > 0 {
+		c.printCounters(st.Counters)
+	}
+}
+
+func (c *command) printConnection(conn *control.Connection) {
+	fmt.Fprintf(c.out, "%s: %s", printable(conn.Name), conn.State)
+	var about []string
+	if conn.Wanted != "" && conn.Wanted != conn.State {
+		about = append(about, "wanted "+conn.Wanted)
+	}
+	about = append(about, "start "+conn.Start)
+	if conn.WhenDown != "" {
+		about = append(about, conn.WhenDown+" when down")
+	}
+	fmt.Fprintf(c.out, " (%s)\n", strings.Join(about, ", "))
+	if len(conn.IKE) == 0 && conn.Peer != "" {
+		c.row("peer", conn.Peer)
+	}
+	if conn.LastErr != "" {
+		c.row("error", conn.LastErr)
+	}
+	if conn.NextTry != "" {
+		c.row("next try", conn.NextTry)
+	}
+	for _, sa := range conn.IKE {
+		c.printIKE(&sa)
+	}
+	if len(conn.Missing) > 0 && len(conn.IKE) > 0 {
+		c.row("not up", "child "+strings.Join(conn.Missing, ", "))
+	}
+}
+
+func (c *command) printIKE(sa *control.IKESA) {
+	role := "responder"
+	if sa.Initiator {
+		role = "initiator"
+	}
+	c.row("IKE SA", fmt.Sprintf("%s for %s, %s", sa.Phase, age(sa.Seconds), role))
+	w := max(len(sa.Local), len(sa.Remote))
+	c.row("  local", fmt.Sprintf("%-*s  %s", w, sa.Local, sa.LocalID))
+	c.row("  remote", fmt.Sprintf("%-*s  %s", w, sa.Remote, sa.RemoteID))
+	if sa.Suite != "" {
+		c.row("  suite", sa.Suite)
+	}
+	c.row("  SPIs", sa.SPIi+" initiator, "+sa.SPIr+" responder")
+	c.row("  NAT", sa.NAT)
+	for _, ch := range sa.Children {
+		c.printChild(&ch)
+	}
+}
+
+func (c *command) printChild(ch *control.Child) {
+	c.row("child", fmt.Sprintf("%s %s for %s", ch.Name, ch.State, age(ch.Seconds)))
+	c.row("  local", strings.Join(ch.Local, ", "))
+	c.row("  remote", strings.Join(ch.Remote, ", "))
+	suite := "ESP " + ch.Suite
+	if ch.Encap == "udp" {
+		suite += " in UDP"
+	}
+	c.row("  suite", suite)
+	inBytes, outBytes := octets(ch.BytesIn), octets(ch.BytesOut)
+	wb, wp := max(len(inBytes), len(outBytes)), len(fmt.Sprint(max(ch.PacketsIn, ch.PacketsOut)))
+	in := fmt.Sprintf("%-8s  %*s  %*d packets", ch.SPIIn, wb, inBytes, wp, ch.PacketsIn)
+	if ch.ReplayDrops+ch.IntegrityDrops > 0 {
+		in += fmt.Sprintf("; dropped: %d replayed, %d damaged", ch.ReplayDrops, ch.IntegrityDrops)
+	}
+	c.row("  in", in)
+	c.row("  out", fmt.Sprintf("%-8s  %*s  %*d packets", ch.SPIOut, wb, outBytes, wp, ch.PacketsOut))
+}
+
+func (c *command) printCounters(m map[string]uint64) {
+	names := make([]string, 0, len(m))
+	w := 0
+	for n := range m {
+		names = append(names, n)
+		w = max(w, len(n))
+	}
+	slices.Sort(names)
+	fmt.Fprintln(c.out, "\ncounters")
+	for _, n := range names {
+		fmt.Fprintf(c.out, "  %-*s  %d\n", w, printable(n), m[n])
+	}
+}
+
+// row prints a name and a value in two columns.
+func (c *command) row(name, value string) {
+	fmt.Fprintf(c.out, "  %-10s  %s\n", name, printable(value))
+}
+
+func age(seconds int64) string { return (time.Duration(seconds) * time.Second).String() }
+
+// octets in the unit that leaves few digits.
+func octets(n uint64) string {
+	const step = 1 << 10
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	f, i := float64(n), 0
+	for f >= step && i < len(units)-1 {
+		f, i = f/step, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}
