@@ -93,7 +93,7 @@ func (id Identity) Equal(o Identity) bool {
 		return lower(id.Data) == lower(o.Data)
 	case wire.IDRFC822Addr: // the part before the last @ belongs to the mail domain, which may tell cases apart
 		i, j := strings.LastIndexByte(id.Data, '@'), strings.LastIndexByte(o.Data, '@')
-		return i == j && id.Data[:i+1] == o.Data[:j+1] && lower(id.Data[i+1:]) == lower(o.Data[j+1:])
+		return id.Data[:i+1] == o.Data[:j+1] && lower(id.Data[i+1:]) == lower(o.Data[j+1:])
 	}
 	return id.Data == o.Data
 }

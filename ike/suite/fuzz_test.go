@@ -7,7 +7,7 @@ import (
 	"cygnet/ike/wire"
 )
 
-// FuzzOpen: nothing that comes in panics, changes under our hands or opens unless it was sealed.
+// FuzzOpen: nothing that comes in makes Open panic, is changed by it or gives another error than the one.
 func FuzzOpen(f *testing.F) {
 	all := suites()
 	for n, s := range all {
@@ -27,7 +27,6 @@ func FuzzOpen(f *testing.F) {
 	x, _ := recorded(f)
 	f.Add(uint8(0), []byte(x.AuthRequest), uint16(0))
 	f.Fuzz(func(t *testing.T, n uint8, msg []byte, body uint16) {
-		// The key differs from that of the seeds' sender only by direction: what was sealed opens, all else must not.
 		_, r := pair(t, all[int(n)%len(all)])
 		before := bytes.Clone(msg)
 		sk, skf := &wire.SK{Body: make([]byte, body)}, &wire.SKF{Body: make([]byte, body)}
