@@ -8,30 +8,36 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Lookup says how this host reaches dst now: the matching route's prefix (Dst), its link, gateway and, as Src, the
-// source that the kernel would take. The routes of ours are asked as well.
-func (h *Host) Lookup(ctx context.Context, dst netip.Addr) (Route, error) {
+// Path is how this host reaches a destination: the matching route's prefix (Dst), its link, gateway and, as Src, the
+// source that the kernel takes.
+type Path struct {
+	Route
+	Ours bool // the route is of our protocol number
+}
+
+// Lookup says how this host reaches dst now.
+func (h *Host) Lookup(ctx context.Context, dst netip.Addr) (Path, error) {
 	if err := ctx.Err(); err != nil {
-		return Route{}, err
+		return Path{}, err
 	}
 	match, err := h.nl.RouteGetWithOptions(dst.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 	if err != nil {
-		return Route{}, fmt.Errorf("no route to %v: %w", dst, err)
+		return Path{}, fmt.Errorf("no route to %v: %w", dst, err)
 	}
 	got, err := h.nl.RouteGet(dst.AsSlice())
 	if err != nil {
-		return Route{}, fmt.Errorf("no route to %v: %w", dst, err)
+		return Path{}, fmt.Errorf("no route to %v: %w", dst, err)
 	}
 	if len(match) != 1 || len(got) != 1 {
-		return Route{}, fmt.Errorf("route to %v: the kernel answers with %d routes", dst, len(got))
+		return Path{}, fmt.Errorf("route to %v: the kernel answers with %d routes", dst, len(got))
 	}
 	r, err := h.decodeRoute(got[0])
 	if err != nil {
-		return Route{}, err
+		return Path{}, err
 	}
 	r.Dst = prefix(match[0].Dst, match[0].Family)
 	r.Metric, r.Table = match[0].Priority, match[0].Table
-	return r, nil
+	return Path{r, match[0].Protocol == RouteProtocol}, nil
 }
 
 // AddressIn returns an address of this host inside p, preferring none over one that is loopback's own (127.0.0.1, ::1)
