@@ -50,7 +50,7 @@ func (r *reader) local(t *table, c *Connection) {
 		}
 		return
 	}
-	if s, ok := l.text("address", "192.0.2.1"); ok && s != "%any" && s != "%defaultroute" {
+	if s, ok := l.text("address", "192.0.2.1"); ok && s != "%any" {
 		a, why := endAddress(s)
 		if why == "" {
 			c.Local.Address = a
@@ -75,7 +75,8 @@ func (r *reader) remote(t *table, c *Connection) {
 	if _, there := e.rows["address"]; !there {
 		e.missing("address", `add the peer's address or DNS name, or address = "%any" when it may call from anywhere`)
 	}
-	if ok && s != "%any" {
+	c.anywhere = s == "%any"
+	if ok && !c.anywhere {
 		a, why := endAddress(s)
 		switch {
 		case why == "":
@@ -122,7 +123,7 @@ func endAddress(s string) (a netip.Addr, why string) {
 	case a.Is4In6():
 		return a, "is an IPv4 address in IPv6 clothes; write " + a.Unmap().String()
 	case a.IsUnspecified():
-		return a, `is no host's address; for any address write "%any"`
+		return a, "is the address of no host"
 	case a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return a, "is not the address of one host"
 	}
@@ -169,8 +170,8 @@ func (r *reader) agree(t *table, c *Connection) {
 	case l.IsValid() && l == p:
 		t.problem("remote.address", "contradiction", "the remote address is the peer's", "local and remote address are both %s", l)
 	}
-	if _, known := t.rows["remote"].(map[string]any); known && c.Start != StartManual && !p.IsValid() && c.Remote.Name == "" {
-		t.problem("start", "contradiction", `write start = "manual" and let the peer call, or give remote an address`, "start = %q needs a peer to call, but its address is not known", c.Start)
+	if c.anywhere && c.Start != StartManual {
+		t.problem("start", "contradiction", `write start = "manual" and let the peer call, or give remote an address`, "start = %q needs a peer to call, but its address is %%any", c.Start)
 	}
 	if c.Start == StartTraffic && !c.Drop {
 		t.problem("when_down", "contradiction", `write when_down = "drop", or start = "boot"`, `when_down = "pass" cannot go with start = "traffic": the packets that start the tunnel are held until it is up`)

@@ -38,8 +38,13 @@ func (s *lineScanner) record(table, key string) string {
 	if table != "" {
 		path = table + "." + key
 	}
-	if _, ok := s.lines[path]; !ok {
-		s.lines[path] = s.line
+	for p := path; s.lines[p] == 0; { // a table that has no line of its own begins where the first of its parts does
+		s.lines[p] = s.line
+		i := strings.LastIndexAny(p, ".[")
+		if i < 0 {
+			break
+		}
+		p = p[:i]
 	}
 	return path
 }

@@ -21,7 +21,9 @@ func near(word string, names []string) []string {
 	slices.SortStableFunc(list, func(a, b scored) int { return a.d - b.d })
 	var out []string
 	for _, s := range list[:min(len(list), 3)] {
-		out = append(out, s.name)
+		if s.d <= list[0].d+1 {
+			out = append(out, s.name)
+		}
 	}
 	return out
 }

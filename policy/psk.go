@@ -25,13 +25,13 @@ const shortPSK = 16
 
 func (r *reader) psk(t *table, c *Connection) {
 	const example = `psk = { file = "/etc/cygnet/secrets/NAME" }`
-	if _, there := t.rows["psk"]; !there {
+	v, there := t.get("psk")
+	if !there {
 		t.missing("psk", "add "+example)
 		return
 	}
-	if _, ok := t.rows["psk"].(string); ok { // never shown: it may be the secret itself
-		t.get("psk")
-		t.problem("psk", "wrong-type", "put it into a file that root alone can read and write "+example, "psk in %s is a string; secrets do not stand in the configuration", t.path)
+	if _, ok := v.(string); ok { // never shown: it may be the secret itself
+		t.problem("psk", "wrong-type", "put it into a file of root's with mode 0600, and here "+example, "psk in %s is a string; secrets do not stand in the configuration", t.path)
 		return
 	}
 	p := t.table("psk", example)
@@ -62,15 +62,20 @@ func (r *reader) readPSK(t *table, path string) alg.Secret {
 		if errors.As(err, &se) {
 			w = trouble{code: se.Code, text: se.Text, hint: se.Hint}
 		}
-		t.report("file", w)
+		t.reportSecret(w)
 		return alg.Secret{}
 	}
 	defer raw.Wipe()
 	psk, wrong := decodePSK(raw.Bytes(), path)
 	for _, w := range wrong {
-		t.report("file", w)
+		t.reportSecret(w)
 	}
 	return psk
+}
+
+func (t *table) reportSecret(w trouble) {
+	t.problem("file", w.code, w.hint, "%s: %s", t.path, w.text)
+	t.r.problems[len(t.r.problems)-1].Warning = w.warning
 }
 
 // decodePSK turns the content of a file into the key: one line end at its end is not part of it; "0x" begins hexadecimal digits and "0s"

@@ -56,6 +56,7 @@ type Connection struct {
 	Children     []*Child
 	Liveness     Liveness
 	NATKeepalive time.Duration // 20 s; RFC 3948 section 4
+	anywhere     bool          // remote address = "%any"
 }
 
 // End is one side of a connection.

@@ -51,11 +51,24 @@ func (t *table) get(key string) (any, bool) {
 
 // missing reports a key that must be there.
 func (t *table) missing(key, hint string) {
+	for _, k := range t.names() {
+		if !slices.Contains(t.asked, k) && len(key) > 3 && distance(k, key) <= 2 {
+			return // mistyped: told as an unknown key
+		}
+	}
 	t.problem("", "missing-key", hint, "%s has no %s", t.path, key)
 }
 
 func (t *table) wrongType(key string, v any, want, example string) {
-	t.problem(key, "wrong-type", "write "+example, "%s in %s is %s where %s is wanted", key, t.path, kind(v), want)
+	t.problem(key, "wrong-type", "write "+example, "%s %s is %s where %s is wanted", key, t.place(), kind(v), want)
+}
+
+// place says in which table something stands.
+func (t *table) place() string {
+	if t.path == "" {
+		return "at the top of the file"
+	}
+	return "in " + t.path
 }
 
 func (t *table) text(key, example string) (string, bool) {
@@ -197,15 +210,11 @@ func (t *table) done() {
 		if slices.Contains(t.asked, key) {
 			continue
 		}
-		place := "in " + t.path
-		if t.path == "" {
-			place = "at the top of the file"
-		}
 		hint := foreignKey(key)
 		if hint == "" {
 			hint = didYouMean(key, t.asked, "known here: "+strings.Join(t.asked, ", "))
 		}
-		t.problem(key, "unknown-key", hint, "unknown key %q %s", key, place)
+		t.problem(key, "unknown-key", hint, "unknown key %q %s", key, t.place())
 	}
 }
 

@@ -113,7 +113,7 @@ func (b *builder) add(word string) {
 		b.fail("bad-proposal", "leave it out; it belongs in ike", "%q in %q: ESP has no PRF", word, b.text)
 		return
 	}
-	if strings.HasSuffix(word, "sha1") || word == "sha" || word == "sha1_96" {
+	if sha1 := a.Type == wire.TransformInteg && a.ID == wire.IntegSHA1_96 || a.Type == wire.TransformPRF && a.ID == uint16(wire.PRFHMACSHA1); sha1 {
 		b.wrong = append(b.wrong, trouble{"weak-algorithm", fmt.Sprintf("%q in %q is obsolete and used because it is written here", word, b.text), "write sha256 as soon as the peer can", true})
 	}
 	if !slices.Contains(b.list, t) {
@@ -121,10 +121,11 @@ func (b *builder) add(word string) {
 	}
 }
 
+// acceptedWords lists one word for each algorithm.
 func acceptedWords(all []algorithm) (list []string) {
 	for _, a := range all {
 		if a.Refuse == "" {
-			list = append(list, a.Words...)
+			list = append(list, a.Words[0])
 		}
 	}
 	return list
@@ -141,7 +142,7 @@ func (b *builder) proposal() wire.Proposal {
 	case slices.ContainsFunc(encr, func(t wire.Transform) bool { return isAEAD(t) != aead }):
 		b.fail("bad-proposal", "separate them by a comma, each with its other words", "%q mixes ciphers that authenticate by themselves with others (RFC 7296 section 3.3)", b.text)
 	case !aead && len(hashes) == 0:
-		b.fail("bad-proposal", "add sha256, or write "+encr[0].Word()+"'s better: aes256gcm16", "%q names no integrity algorithm, which %s needs", b.text, encr[0].Word())
+		b.fail("bad-proposal", "add sha256, or write aes256gcm16", "%q names no integrity algorithm, which %s needs", b.text, encr[0].Word())
 	case aead && len(hashes) > 0 && (b.proto == wire.ProtoESP || len(prfs) > 0):
 		b.fail("bad-proposal", "leave the integrity algorithm out", "%q names %s, but %s authenticates by itself", b.text, hashes[0].Word(), encr[0].Word())
 	}
