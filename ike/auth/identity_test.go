@@ -208,7 +208,8 @@ func TestString(t *testing.T) {
 }
 
 func FuzzIdentity(f *testing.F) {
-	for _, s := range []string{"gw-a.example", "@gw", "user@example", "keyid:0x00", "192.0.2.1", "2001:db8::1", "fqdn:x y", "\x30\x00", "\xff\x00", "0x"} {
+	for _, s := range []string{"gw-a.example", "@gw", "user@example", "keyid:0x00", "192.0.2.1", "2001:db8::1", "fqdn:x y", "\x30\x00", "\xff\x00", "0x",
+		"\x30\x0d\x31\x0b\x30\x09\x06\x03\x55\x04\x06\x13\x02CH"} {
 		for _, typ := range []byte{1, 2, 3, 5, 9, 10, 11, 13} {
 			f.Add(typ, []byte(s))
 		}

@@ -19,8 +19,9 @@ func SharedKeyMAC(prf wire.PRFID, psk alg.Secret, message, nonce []byte, skp alg
 	return suite.PRF(prf, key, message, nonce, suite.PRF(prf, skp.Bytes(), idBody))
 }
 
-// VerifySharedKey checks the AUTH data that a peer sent, in constant time; the other arguments are the peer's, as in SharedKeyMAC. An empty psk stands for
-// an identity that has none: the same work is done, so that the peer cannot tell by the time, and the answer is false.
+// VerifySharedKey checks the AUTH data that a peer sent, in constant time; the other arguments are the peer's, as in SharedKeyMAC.
+// An empty psk stands for an identity that has none: the same work is done, so that the peer cannot tell by the time, and the
+// answer is false.
 func VerifySharedKey(prf wire.PRFID, psk alg.Secret, message, nonce []byte, skp alg.Secret, idBody, auth []byte) bool {
 	want := SharedKeyMAC(prf, psk, message, nonce, skp, idBody)
 	equal := subtle.ConstantTimeCompare(want, auth) == 1

@@ -14,7 +14,8 @@ var ErrPublicValue = errors.New("bad public value")
 
 var errWiped = errors.New("key exchange: the private value is gone")
 
-// KeyExchange is one party's half of a key exchange; use once.
+// KeyExchange is one party's half of a key exchange; use once. It has one owner at a time: who hands it to a job neither uses nor wipes it
+// until the job gives it back.
 type KeyExchange struct {
 	method  method
 	public  []byte

@@ -29,6 +29,22 @@ func TestTable(t *testing.T) {
 	}
 }
 
+func TestCiphers(t *testing.T) {
+	want := map[Encr]string{ // salt, IV, block in octets, ICV in bits
+		EncrAESCBC:           "aes 0 16 16 0 cbc(aes)",
+		EncrAESGCM16:         "aes-gcm16 4 8 1 128 rfc4106(gcm(aes))",
+		EncrChaCha20Poly1305: "chacha20poly1305 4 8 1 128 rfc7539esp(chacha20,poly1305)",
+	}
+	for _, c := range Ciphers() {
+		if got := fmt.Sprintln(c.Name, c.Salt, c.IV, c.Block, c.ICVBits(), c.Kernel); got != want[c.ID]+"\n" {
+			t.Errorf("%s, want %s", got, want[c.ID])
+		}
+	}
+	if len(want) != len(Ciphers()) {
+		t.Errorf("%d ciphers", len(Ciphers()))
+	}
+}
+
 // Nobody who changes what he was given changes the table.
 func TestTableIsNotShared(t *testing.T) {
 	c, _ := CipherByID(EncrAESCBC)
