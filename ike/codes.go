@@ -26,8 +26,8 @@ const (
 	CodeInternal      Code = "internal"
 )
 
-// Failure reports whether the code says that something failed. A Report with such a code and a Child ends the attempt at that child;
-// without a Child, the attempt at the connection, and Finish follows.
+// Failure reports whether the code says that something failed. A Report with such a code and a Child ends our attempt at that child. Whether the
+// attempt at the connection ended is said by Finish alone: a Report without a Child may also tell that a peer asked for what we refuse.
 func (c Code) Failure() bool {
 	switch c {
 	case CodeNoAnswer, CodeNoProposal, CodeAuthFailed, CodeBadIdentity, CodeNoSelectors, CodeDataplane, CodePeerError,

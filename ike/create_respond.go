@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 
 	"cygnet/ike/suite"
 	"cygnet/ike/wire"
@@ -114,15 +115,9 @@ func (sa *SA) chooseChild(a *childAsk) (*child, policy.ESPChoice, *Refusal) {
 	if r := sa.canCarry(); r != nil {
 		return nil, none, r
 	}
-	conn := sa.conn
-	if a.replaces != nil { // RFC 7296 section 2.9.2: the same selectors, so the same configuration
-		only := *conn
-		only.Children = []*policy.Child{a.replaces.config}
-		conn = &only
-	}
-	cfg, i, r, mm := policy.Narrow(conn, tsi.Selectors, tsr.Selectors)
-	if mm != nil {
-		return nil, none, mismatch(a.stage, CodeNoSelectors, mm)
+	cfg, i, r, refusal := sa.narrow(a, tsi.Selectors, tsr.Selectors)
+	if refusal != nil {
+		return nil, none, refusal
 	}
 	ke, hasKE := wire.Find[*wire.KE](a.payloads)
 	group := wire.GroupNone
@@ -143,6 +138,27 @@ func (sa *SA) chooseChild(a *childAsk) (*child, policy.ESPChoice, *Refusal) {
 	}
 	c := &child{config: cfg, spiOut: choice.SPI, suite: choice.Suite, local: r, remote: i, replaces: a.replaces}
 	return c, choice, nil
+}
+
+// narrow finds the child that is meant and what both sides allow. A rekeyed child keeps its configuration, and must not become narrower
+// than it is (RFC 7296 section 2.9.2).
+func (sa *SA) narrow(a *childAsk, tsi, tsr []wire.TrafficSelector) (cfg *policy.Child, i, r []policy.TS, _ *Refusal) {
+	var mm *policy.Mismatch
+	old := a.replaces
+	if old == nil {
+		cfg, i, r, mm = policy.Narrow(sa.conn, tsi, tsr)
+	} else {
+		cfg = old.config
+		i, r, mm = policy.NarrowTo(sa.conn, cfg, tsi, tsr)
+	}
+	switch {
+	case mm != nil:
+		return nil, nil, nil, mismatch(a.stage, CodeNoSelectors, mm)
+	case old != nil && !(policy.Within(old.remote, i) && policy.Within(old.local, r)):
+		return nil, nil, nil, &Refusal{Notify: wire.NotifyTSUnacceptable, Stage: a.stage, Code: CodeNoSelectors,
+			Why: fmt.Sprintf("the peer rekeys child %s with narrower selectors: %s <-> %s", cfg.Name, strings.Join(texts(r), ", "), strings.Join(texts(i), ", "))}
+	}
+	return cfg, i, r, nil
 }
 
 // maxChildren bounds what an authenticated peer can make us keep: rekeys overlap, and some peers raise a child twice.

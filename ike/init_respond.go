@@ -50,9 +50,7 @@ func (sa *SA) answerInit(p Packet, m *wire.Message) {
 	nonce, _ := wire.Find[*wire.Nonce](kept)
 	candidates := sa.config.Snapshot.Candidates(p.Local.Addr(), p.Remote.Addr())
 	if len(candidates) == 0 {
-		sa.refuseInit(p, m, &Refusal{Notify: wire.NotifyNoProposalChosen, Stage: "IKE_SA_INIT", Code: CodeNoProposal,
-			Why:  fmt.Sprintf("no connection is meant for %v at our %v", p.Remote.Addr(), p.Local.Addr()),
-			Hint: "remote.address of a connection must be the peer's, or \"%any\""})
+		sa.refuseInit(p, m, mismatch("IKE_SA_INIT", CodeNoProposal, sa.config.Snapshot.NoCandidate(p.Local.Addr(), p.Remote.Addr())))
 		return
 	}
 	chosen, wanted, mm := policy.ChooseIKE(candidates, offered.Proposals)

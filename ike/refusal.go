@@ -93,7 +93,7 @@ func where(c *policy.Connection, keys ...string) string {
 // errorNotify finds the first error notify of a message.
 func errorNotify(ps []wire.Payload) *wire.Notify {
 	for _, n := range wire.All[*wire.Notify](ps) {
-		if n.Kind.Error() {
+		if n.Kind.IsError() {
 			return n
 		}
 	}
