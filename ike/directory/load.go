@@ -1,0 +1,96 @@
+package directory
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+
+	"cygnet/policy"
+)
+
+// load takes over a snapshot. Claims come before anything is started or lowered, and releases last, so that no selector that is
+// to be protected before and after is without a policy between.
+func (t turn) load(s *policy.Snapshot) {
+	var changed, gone []*connection
+	for _, c := range t.conns {
+		if s.ByName(c.Name) == nil && !c.removed {
+			gone = append(gone, c)
+		}
+	}
+	for _, p := range s.Connections {
+		c := t.find(p.Name)
+		if c == nil {
+			t.conns = append(t.conns, &connection{Connection: p})
+			continue
+		}
+		if c.removed || !sameMeaning(c.Connection, p) {
+			changed = append(changed, c)
+		}
+		if c.removed || c.Start != p.Start {
+			c.operator, c.only, c.off = configured, nil, nil
+		}
+		c.Connection, c.removed = p, false
+		c.dropUnknownChildren()
+	}
+	slices.SortFunc(t.conns, func(a, b *connection) int { return cmp.Compare(a.Name, b.Name) })
+	for _, c := range t.conns {
+		if !slices.Contains(gone, c) {
+			t.claim(c)
+		}
+	}
+	for _, c := range changed {
+		t.stop(c, "its configuration changed")
+	}
+	for _, c := range gone {
+		t.remove(c)
+	}
+	for _, c := range t.conns {
+		t.settle(c)
+	}
+}
+
+// remove lowers a connection that is no longer configured and releases its claims.
+func (t turn) remove(c *connection) {
+	c.removed = true
+	t.stop(c, "the connection is no longer configured")
+	if len(c.held.lineages) > 0 {
+		t.emit(Release{c.owner()})
+		c.held = claims{}
+	}
+	if len(c.sas) == 0 && !c.starting {
+		t.conns = slices.DeleteFunc(t.conns, func(x *connection) bool { return x == c })
+	}
+}
+
+// dropUnknownChildren forgets wishes about children that are no longer configured.
+func (c *connection) dropUnknownChildren() {
+	unknown := func(name string) bool { return c.child(name) == nil }
+	c.queued = slices.DeleteFunc(c.queued, unknown)
+	if before := len(c.only); before > 0 {
+		if c.only = slices.DeleteFunc(c.only, unknown); len(c.only) == 0 { // nothing is left of what was asked for
+			c.operator = configured
+		}
+	}
+	for name := range c.off {
+		if unknown(name) {
+			delete(c.off, name)
+		}
+	}
+}
+
+// sameMeaning compares two connections without where they stand in their files.
+func sameMeaning(a, b *policy.Connection) bool {
+	return reflect.DeepEqual(withoutPlace(a), withoutPlace(b))
+}
+
+func withoutPlace(c *policy.Connection) policy.Connection {
+	out := *c
+	out.File, out.Line, out.Lines = "", 0, nil
+	out.Children = make([]*policy.Child, len(c.Children))
+	for i, ch := range c.Children {
+		child := *ch
+		child.File, child.Line, child.Lines = "", 0, nil
+		out.Children[i] = &child
+	}
+	return out
+}

@@ -1,0 +1,223 @@
+package directory
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"cygnet/ike"
+	"cygnet/ike/auth"
+	"cygnet/ike/wire"
+)
+
+const (
+	// duplicateGrace passes between the survivor's child coming up and the end of the other IKE SA: the peer must have heard of the
+	// survivor's child too, or its traffic would be without one for a moment.
+	duplicateGrace = 5 * time.Second
+	// simultaneous bounds the time in which two ends may have started without knowing of each other. An INITIAL_CONTACT that comes
+	// within it says nothing about the IKE SA that we started.
+	simultaneous = 10 * time.Second
+)
+
+// sa is an IKE SA as far as the directory knows it.
+type sa struct {
+	spi       wire.SPI
+	conn      *connection
+	initiated bool // by us
+	claimed   bool // the peer proved to be peer
+	lowered   bool // was told to close
+	peer      auth.Identity
+	seq       uint64
+	since     ike.Time       // claimed at
+	children  map[string]int // how many of that name are up: two while one replaces the other
+	upSince   ike.Time       // its first child
+}
+
+func (a *sa) serves() bool { return a.claimed && !a.lowered }
+
+// covers: all children of b are up on a too, and there is at least one.
+func (a *sa) covers(b *sa) bool {
+	up := 0
+	for name, n := range b.children {
+		if n > 0 && a.children[name] == 0 {
+			return false
+		}
+	}
+	for _, n := range a.children {
+		up += n
+	}
+	return up > 0
+}
+
+func (t turn) lower(a *sa, ev ike.Lower) {
+	if !a.lowered {
+		a.lowered = true
+		t.tell(a, ev)
+	}
+}
+
+func (t turn) opened(ev Opened) {
+	c := t.find(ev.Connection)
+	a := &sa{spi: ev.SPI, conn: c, initiated: true, children: make(map[string]int)}
+	if c == nil || !c.starting { // the connection went while the machine was made
+		t.tell(a, ike.Lower{Why: "the connection is no longer configured"})
+		return
+	}
+	stale := c.stale || c.wanted() == wantDown
+	c.starting, c.stale = false, false
+	t.sas[a.spi] = a
+	c.sas = append(c.sas, a)
+	if stale {
+		t.lower(a, ike.Lower{Why: "taken down or changed before it began"})
+	}
+	t.settle(c)
+}
+
+// claimed: an IKE SA has an authenticated peer. A responder is heard of here for the first time.
+func (t turn) claimed(ev Claimed) {
+	a := t.sas[ev.SPI]
+	if a == nil {
+		c := t.find(ev.Connection)
+		a = &sa{spi: ev.SPI, conn: c, initiated: ev.Initiated, children: make(map[string]int)}
+		if c == nil || c.removed {
+			t.tell(a, ike.Lower{Why: "the connection is no longer configured"})
+			return
+		}
+		t.sas[a.spi] = a
+		c.sas = append(c.sas, a)
+	}
+	t.seq++
+	a.claimed, a.peer, a.seq, a.since = true, ev.Peer, t.seq, t.now
+	c := a.conn
+	if a.serves() {
+		if ev.InitialContact {
+			t.initialContact(a)
+		}
+		c.nextTry, c.raiseAt, c.raiseTries = 0, 0, 0
+		if a.initiated {
+			c.noteAsked(t.now, c.bringing)
+		}
+		t.raise(a, c.queued, nil)
+		c.queued = nil
+	}
+	t.settle(c)
+}
+
+// initialContact: the peer says that this is the only IKE SA between the two identities, so the older ones are dead on its side
+// (RFC 7296 section 2.4). Where the two IKE SAs were started by different ends at about the same time the peer may have said so
+// before it knew of the older one: then the rule for duplicates decides.
+func (t turn) initialContact(a *sa) {
+	for _, c := range t.conns {
+		if !c.Local.ID.Equal(a.conn.Local.ID) {
+			continue
+		}
+		for _, old := range c.sas {
+			if old == a || !old.serves() || !old.peer.Equal(a.peer) {
+				continue
+			}
+			if old.initiated != a.initiated && t.now.Sub(old.since) < simultaneous {
+				continue
+			}
+			t.lower(old, ike.Lower{Why: "the peer began anew (INITIAL_CONTACT)", Silent: true})
+		}
+	}
+}
+
+func (t turn) childUp(ev ChildUp) {
+	a := t.sas[ev.SPI]
+	if a == nil {
+		return
+	}
+	if a.children[ev.Child]++; a.upSince == 0 {
+		a.upSince = t.now
+	}
+	a.conn.lastErr = ""
+	delete(a.conn.asked, ev.Child)
+	t.settle(a.conn)
+}
+
+func (t turn) childDown(ev ChildDown) {
+	a := t.sas[ev.SPI]
+	if a == nil {
+		return
+	}
+	if a.children[ev.Child]--; a.children[ev.Child] <= 0 {
+		delete(a.children, ev.Child)
+	}
+	t.settle(a.conn)
+}
+
+// finished forgets an IKE SA and plans the next try where the connection is wanted and nothing else serves it.
+func (t turn) finished(ev Finished) {
+	c, a := t.find(ev.Connection), t.sas[ev.SPI]
+	if a != nil {
+		c = a.conn
+		delete(t.sas, a.spi)
+		c.sas = slices.DeleteFunc(c.sas, func(x *sa) bool { return x == a })
+	}
+	switch {
+	case c == nil, a == nil && !(ev.SPI == 0 && c.starting):
+		return // a responder that never knew its peer, or a connection long gone
+	case a == nil:
+		c.starting, c.stale = false, false
+	}
+	if c.removed && len(c.sas) == 0 && !c.starting {
+		t.conns = slices.DeleteFunc(t.conns, func(x *connection) bool { return x == c })
+		return
+	}
+	if asked := a != nil && a.lowered; !asked {
+		t.failed(c, a, ev.Finish)
+	}
+	t.settle(c)
+}
+
+// survivor chooses among IKE SAs of one connection and peer. Both ends compute the same: of IKE SAs that were started from both ends those stay that
+// the end with the smaller identity started; of several from one end the newest stays, and that end knows which it is.
+func (c *connection) survivor(list []*sa) *sa {
+	return slices.MinFunc(list, func(a, b *sa) int {
+		return cmp.Or(c.compareStarters(a, b), cmp.Compare(b.seq, a.seq))
+	})
+}
+
+func (c *connection) compareStarters(a, b *sa) int {
+	if a.initiated == b.initiated {
+		return 0
+	}
+	return compareIdentities(c.starter(a), c.starter(b))
+}
+
+func (c *connection) starter(a *sa) auth.Identity {
+	if a.initiated {
+		return c.Local.ID
+	}
+	return a.peer
+}
+
+// compareIdentities gives an order that both ends share, although they may write a domain name in different case.
+func compareIdentities(a, b auth.Identity) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), strings.Compare(strings.ToLower(a.Data), strings.ToLower(b.Data)))
+}
+
+// endDuplicates lowers what the rule gives up. Only the end that started an IKE SA lowers it, once the survivor carries its children.
+func (t turn) endDuplicates(c *connection) {
+	var waits ike.Time
+	for _, a := range c.serving() {
+		if !a.initiated {
+			continue
+		}
+		peers := slices.DeleteFunc(c.serving(), func(x *sa) bool { return !x.peer.Equal(a.peer) })
+		keep := c.survivor(peers)
+		if keep == a || !keep.covers(a) || keep.initiated != a.initiated && c.compareStarters(keep, a) == 0 {
+			continue // ends with one identity cannot agree, so both IKE SAs stay
+		}
+		if at := max(keep.upSince, a.upSince).Add(duplicateGrace); t.now.Before(at) {
+			if waits == 0 || at.Before(waits) {
+				waits = at
+			}
+			continue
+		}
+		t.lower(a, ike.Lower{Why: "duplicate: another IKE SA with the same peer stays"})
+	}
+	c.dropAt = waits
+}
