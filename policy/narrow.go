@@ -244,7 +244,18 @@ func CheckNarrowed(ch *Child, tsi, tsr []wire.TrafficSelector) (i, r []TS, m *Mi
 	case mated.selectors(splits(mated.i), splits(mated.r)) > maxSelectors:
 		return nil, nil, outside(ch, got, fmt.Sprintf("it splits into more than %d pairs of prefixes", maxSelectors))
 	}
-	return mated.i, mated.r, nil
+	return compact(mated.i), compact(mated.r), nil
+}
+
+// compact drops what another selector holds already, such as the packet's own selector before the network it belongs to.
+func compact(ts []TS) (out []TS) {
+	for i, t := range ts {
+		rest := append(slices.Clone(out), ts[i+1:]...)
+		if !t.within(rest) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 func outside(ch *Child, got pair, why string) *Mismatch {
