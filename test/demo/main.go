@@ -219,8 +219,8 @@ func onlyESP(t *rig.Topology, seen []rig.Packet) error {
 	if clear := t.Clear(seen); len(clear) > 0 {
 		return fmt.Errorf("%d packets crossed the WAN in clear, first: %s", len(clear), clear[0])
 	}
-	if len(counts) < 3 {
-		return fmt.Errorf("the capture saw no ESP in both directions: %v", counts)
+	if len(counts) < 3 { // IKE, and ESP in each direction
+		return fmt.Errorf("the capture did not see IKE and ESP in both directions: %v", counts)
 	}
 	lines := make([]string, 0, len(counts))
 	for what, n := range counts {
