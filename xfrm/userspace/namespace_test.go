@@ -1,0 +1,262 @@
+package userspace
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"cygnet/xfrm"
+	"cygnet/xfrm/alg"
+)
+
+var namespaces atomic.Uint32
+
+// netns is a network namespace with a thread of its own.
+type netns struct {
+	name  string
+	calls chan func()
+}
+
+func newNetns(t *testing.T) *netns {
+	t.Helper()
+	n := &netns{name: fmt.Sprintf("cyg-userspace-%d-%d", os.Getpid(), namespaces.Add(1)), calls: make(chan func())}
+	if out, err := exec.Command("ip", "netns", "add", n.name).CombinedOutput(); err != nil {
+		t.Skipf("ip netns add: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		close(n.calls)
+		exec.Command("ip", "netns", "del", n.name).Run()
+	})
+	entered := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		fd, err := unix.Open("/var/run/netns/"+n.name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Setns(fd, unix.CLONE_NEWNET)
+			unix.Close(fd)
+		}
+		entered <- err
+		for f := range n.calls {
+			f()
+		}
+	}()
+	if err := <-entered; err != nil {
+		t.Fatalf("enter %s: %v", n.name, err)
+	}
+	n.must(t, "ip link set lo up")
+	return n
+}
+
+// do runs f in the namespace.
+func (n *netns) do(f func()) {
+	done := make(chan struct{})
+	n.calls <- func() { f(); close(done) }
+	<-done
+}
+
+func (n *netns) run(command string) (string, error) {
+	words := strings.Fields(command)
+	out, err := exec.Command("ip", append([]string{"netns", "exec", n.name}, words...)...).CombinedOutput()
+	return string(out), err
+}
+
+func (n *netns) must(t *testing.T, commands ...string) {
+	t.Helper()
+	for _, c := range commands {
+		if out, err := n.run(c); err != nil {
+			t.Fatalf("%s: %s: %v\n%s", n.name, c, err, out)
+		}
+	}
+}
+
+func wire(t *testing.T, a *netns, aName string, b *netns, bName string) {
+	t.Helper()
+	args := []string{"link", "add", aName, "netns", a.name, "type", "veth", "peer", "name", bName, "netns", b.name}
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	a.must(t, "ip link set "+aName+" up")
+	b.must(t, "ip link set "+bName+" up")
+}
+
+// gateway is a driver with a plain UDP socket in the transport's place.
+type gateway struct {
+	*netns
+	driver *Driver
+	outer  netip.AddrPort
+	conn   *net.UDPConn
+}
+
+func (g *gateway) start(t *testing.T) {
+	t.Helper()
+	var err error
+	g.do(func() {
+		lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+			return c.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, Mark) })
+		}}
+		var pc net.PacketConn
+		if pc, err = lc.ListenPacket(context.Background(), "udp", g.outer.String()); err != nil {
+			return
+		}
+		g.conn = pc.(*net.UDPConn)
+		g.driver, err = New(Config{Rand: rand.Reader, Send: g.send})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go g.receive(g.conn, g.driver)
+	for _, n := range g.driver.Notes() {
+		t.Log(n)
+	}
+}
+
+func (g *gateway) stop(t *testing.T) {
+	t.Helper()
+	if err := g.driver.Close(); err != nil {
+		t.Error(err)
+	}
+	g.conn.Close()
+}
+
+func (g *gateway) send(b *xfrm.Burst) error {
+	for _, p := range b.Packets {
+		if _, err := g.conn.WriteToUDPAddrPort(p, b.Remote); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *gateway) receive(conn *net.UDPConn, d *Driver) {
+	buf := make([]byte, 65536)
+	for {
+		n, from, err := conn.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			return
+		}
+		d.Receive(&xfrm.Burst{Local: g.outer, Remote: from, Packets: [][]byte{buf[:n]}})
+	}
+}
+
+func (g *gateway) apply(t *testing.T, ops ...xfrm.Op) {
+	t.Helper()
+	if err := g.driver.Apply(context.Background(), ops); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const testReqID = 0x43590001
+
+// child are the ops for one Child SA: from, to are the gateways, prefixes those behind them.
+func child(local, remote *gateway, spiIn, spiOut uint32, localNet, remoteNet string) []xfrm.Op {
+	l, r := netip.MustParsePrefix(localNet), netip.MustParsePrefix(remoteNet)
+	suite := xfrm.Suite{Encr: alg.EncrAESGCM16, KeyBits: 256}
+	key := func(spi uint32) alg.Secret {
+		k := make([]byte, 36)
+		k[0], k[1] = byte(spi), byte(spi>>8)
+		return alg.NewSecret(k)
+	}
+	in, out := xfrm.Selector{Src: r, Dst: l}, xfrm.Selector{Src: l, Dst: r}
+	return []xfrm.Op{
+		xfrm.AddSA{SA: xfrm.SA{
+			ID: xfrm.SAID{Dst: local.outer.Addr(), SPI: spiIn, Proto: 50}, Src: remote.outer.Addr(), Direction: xfrm.In, ReqID: testReqID, Suite: suite,
+			EncrKey: key(spiIn), Encap: &xfrm.Encap{SrcPort: remote.outer.Port(), DstPort: local.outer.Port()}, Selectors: []xfrm.Selector{in},
+		}},
+		xfrm.AddSA{SA: xfrm.SA{
+			ID: xfrm.SAID{Dst: remote.outer.Addr(), SPI: spiOut, Proto: 50}, Src: local.outer.Addr(), Direction: xfrm.Out, ReqID: testReqID, Suite: suite,
+			EncrKey: key(spiOut), Encap: &xfrm.Encap{SrcPort: local.outer.Port(), DstPort: remote.outer.Port()}, Selectors: []xfrm.Selector{out},
+		}},
+		xfrm.PutPolicy{Policy: xfrm.Policy{
+			Slot: xfrm.Slot{Direction: xfrm.In, Selector: in}, Priority: priorityFirst + 100,
+			Template: xfrm.Template{Src: remote.outer.Addr(), Dst: local.outer.Addr(), ReqID: testReqID},
+		}},
+		xfrm.PutPolicy{Policy: xfrm.Policy{
+			Slot: xfrm.Slot{Direction: xfrm.Out, Selector: out}, Priority: priorityFirst + 100,
+			Template: xfrm.Template{Src: local.outer.Addr(), Dst: remote.outer.Addr(), ReqID: testReqID, SPI: spiOut},
+		}},
+	}
+}
+
+// site is two gateways with a link between, and a host behind the first.
+type site struct {
+	a, b gateway
+	host *netns
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("not root: no namespaces")
+	}
+	s := &site{
+		a:    gateway{netns: newNetns(t), outer: netip.MustParseAddrPort("192.0.2.1:4500")},
+		b:    gateway{netns: newNetns(t), outer: netip.MustParseAddrPort("192.0.2.2:4500")},
+		host: newNetns(t),
+	}
+	wire(t, s.a.netns, "wan", s.b.netns, "wan")
+	wire(t, s.a.netns, "lan", s.host, "lan")
+	s.a.must(t, "ip addr add 192.0.2.1/24 dev wan", "ip addr add 10.1.0.1/24 dev lan", "ip addr add 2001:db8::1/64 dev wan nodad", "ip addr add fd01::1/64 dev lan nodad",
+		"sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
+	s.b.must(t, "ip addr add 192.0.2.2/24 dev wan", "ip addr add 10.2.0.1/16 dev lo", "ip addr add 2001:db8::2/64 dev wan nodad", "ip addr add fd02::1/64 dev lo nodad",
+		"ip route add 10.1.0.0/16 via 192.0.2.1", "ip route add fd01::/64 via 2001:db8::1")
+	s.host.must(t, "ip addr add 10.1.0.5/24 dev lan", "ip route add default via 10.1.0.1", "ip addr add fd01::5/64 dev lan nodad", "ip route add default via fd01::1")
+	return s
+}
+
+func (n *netns) pings(t *testing.T, to string) {
+	t.Helper()
+	if out, err := n.run("ping -q -c 3 -i 0.05 -W 3 " + to); err != nil {
+		state := ""
+		for _, c := range []string{"ip rule", "ip -6 rule", "ip route show table all proto 67", "ip -6 route show table all", "ip xfrm policy", "grep -v \\s0$ /proc/net/xfrm_stat"} {
+			text, _ := n.run(c)
+			state += c + ":\n" + text
+		}
+		t.Errorf("%s: ping %s: %v\n%s\n%s", n.name, to, err, out, state)
+	}
+}
+
+func (n *netns) fails(t *testing.T, to string) {
+	t.Helper()
+	if out, err := n.run("ping -q -c 1 -W 1 " + to); err == nil {
+		t.Errorf("%s: ping %s is answered\n%s", n.name, to, out)
+	}
+}
+
+func TestPingThroughTwoDrivers(t *testing.T) {
+	s := newSite(t)
+	s.a.start(t)
+	s.b.start(t)
+	s.a.apply(t, child(&s.a, &s.b, 0x1001, 0x2001, "10.1.0.0/16", "10.2.0.0/16")...)
+	s.b.apply(t, child(&s.b, &s.a, 0x2001, 0x1001, "10.2.0.0/16", "10.1.0.0/16")...)
+	s.a.apply(t, child(&s.a, &s.b, 0x1002, 0x2002, "fd01::/64", "fd02::/64")...)
+	s.b.apply(t, child(&s.b, &s.a, 0x2002, 0x1002, "fd02::/64", "fd01::/64")...)
+	for _, to := range []string{"10.2.0.1", "fd02::1", "-s 8000 10.2.0.1"} {
+		s.host.pings(t, to) // forwarded
+		s.a.pings(t, to)    // from the gateway itself, by the source hint
+	}
+	s.b.pings(t, "10.1.0.5")
+	u, err := s.a.driver.Usage(context.Background(), xfrm.SAID{Dst: s.b.outer.Addr(), SPI: 0x2001, Proto: 50})
+	if err != nil || u.Packets == 0 || u.Sequence != u.Packets {
+		t.Errorf("usage %+v, %v", u, err)
+	}
+	if first := <-s.a.driver.Events(); first != (xfrm.FirstUse{ID: xfrm.SAID{Dst: s.a.outer.Addr(), SPI: 0x1001, Proto: 50}}) {
+		t.Errorf("first event %+v", first)
+	}
+	s.a.stop(t)
+	s.b.stop(t)
+	// The TUN is gone; what was protected does not leave by another way.
+	if out, err := s.a.run("ip route get 10.2.0.1"); err == nil {
+		t.Errorf("after Close there is a way: %s", out)
+	}
+}

@@ -1,0 +1,158 @@
+// Package userspace is the data plane for kernels without ESP: an xfrm.Driver that moves packets between a TUN device and the bursts of ESP
+// that the transport sends and receives. Tunnel mode only.
+//
+// Routes bring packets into the TUN: they stand in a routing table of their own, before main, with an unreachable route beneath each, so that
+// what a policy protects leaves sealed or not at all (steer.go). Clear packets that should have come sealed are refused by the kernel (guard.go).
+//
+// The packet path takes no channel and no lock but that of the SA it uses: it reads immutable tables behind an atomic pointer.
+//
+// Sources: RFC 4301 (processing), RFC 4303 (ESP), RFC 3948 (encapsulation and mapping changes).
+package userspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"cygnet/xfrm"
+	"cygnet/xfrm/alg"
+	"cygnet/xfrm/netcfg"
+)
+
+const (
+	// DefaultTUN is the name of the device.
+	DefaultTUN = "cygnet0"
+	// DefaultMTU of the inner packets in octets. It leaves room for every suite but AES-CBC with SHA2-384 or SHA2-512 over IPv6 in
+	// an outer MTU of 1500, which are fragmented on the way.
+	DefaultMTU = 1400
+	// txQueueLen of the TUN in packets: more is only latency.
+	txQueueLen = 128
+)
+
+// Network configures the host; *netcfg.Host is one.
+type Network interface {
+	Set(ctx context.Context, owner string, d netcfg.Desired) error
+	AddressIn(ctx context.Context, p netip.Prefix) (netip.Addr, bool, error)
+	Sweep(ctx context.Context, keep []netcfg.Route) error
+}
+
+// Config of the driver.
+type Config struct {
+	TUN string // name of the device; empty: DefaultTUN
+	MTU int    // of inner packets; 0: DefaultMTU
+	// Send sends ESP; it must not keep the burst. It is called by one goroutine.
+	Send func(*xfrm.Burst) error
+	// Ports of IKE and NAT traversal; 0: 500 and 4500.
+	Ports [2]uint16
+	Net   Network   // nil: made for the network namespace of the calling thread
+	Rand  io.Reader // seeds the IVs of AES-CBC
+	Why   string    // for Capabilities
+	// PlainESP: Send takes bursts without ports, and Receive gets them.
+	PlainESP bool
+}
+
+// Driver is an xfrm.Driver.
+type Driver struct {
+	config Config
+	dev    device
+	host   *steering
+
+	mu       sync.Mutex // Apply and what it changes
+	sas      map[xfrm.SAID]*sa
+	policies map[xfrm.Slot]*policy
+	births   uint64 // of SAs, in order
+	closed   bool
+
+	tables atomic.Pointer[tables] // what the packet path sees
+	events *events
+	drops  dropCounters
+	loop   sync.WaitGroup
+}
+
+var _ xfrm.Driver = (*Driver)(nil)
+
+// New makes the TUN device and starts to read it. It acts on the network namespace of the calling thread.
+func New(c Config) (*Driver, error) {
+	if c.TUN == "" {
+		c.TUN = DefaultTUN
+	}
+	if c.MTU == 0 {
+		c.MTU = DefaultMTU
+	}
+	if c.Ports == [2]uint16{} {
+		c.Ports = [2]uint16{500, 4500}
+	}
+	dev, err := openTUN(c.TUN)
+	if err != nil {
+		return nil, err
+	}
+	host, err := newSteering(c)
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	d := newDriver(c, dev, host)
+	if err := host.apply(context.Background(), nil); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func newDriver(c Config, dev device, host *steering) *Driver {
+	d := &Driver{
+		config: c, dev: dev, host: host,
+		sas: make(map[xfrm.SAID]*sa), policies: make(map[xfrm.Slot]*policy),
+		events: newEvents(),
+	}
+	d.tables.Store(newTables(nil, nil))
+	d.loop.Go(func() { newLane(d).run() })
+	return d
+}
+
+// Capabilities of this data plane; they depend on nothing that the host could lack.
+func (d *Driver) Capabilities() xfrm.Capabilities {
+	c := xfrm.Capabilities{
+		Name: "userspace", Why: d.config.Why,
+		Encr: make(map[alg.Encr]bool), Integ: make(map[alg.Integ]bool),
+		ESN: true, PlainESP: d.config.PlainESP, NATT: true,
+		// Only UDP can be sent and received in batches.
+		MustEncap: true,
+	}
+	for _, a := range alg.Ciphers() {
+		c.Encr[a.ID] = true
+	}
+	for _, a := range alg.MACs() {
+		c.Integ[a.ID] = true
+	}
+	return c
+}
+
+// Events of the data plane. When the reader is too slow, events are lost and Gap says so.
+func (d *Driver) Events() <-chan xfrm.Event { return d.events.c }
+
+// Notes are lines for the log: what the host did not grant and what follows from it.
+func (d *Driver) Notes() []string { return d.host.notes }
+
+// Close removes the TUN and with it the routes into it. The unreachable routes beneath, the rules that lead to them and the guards against
+// clear packets stay for every policy that was not removed before: fail closed. The next driver of this host finds and replaces them.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	closed := d.closed
+	d.closed = true
+	for _, s := range d.sas {
+		s.wipe()
+	}
+	d.mu.Unlock()
+	if closed {
+		return nil
+	}
+	err := d.dev.Close()
+	d.loop.Wait()
+	d.events.close()
+	return errors.Join(err, d.host.close())
+}
+
+var errClosed = fmt.Errorf("the userspace data plane is closed")
