@@ -114,7 +114,7 @@ func (c *connection) attempting() bool {
 }
 
 func (c *connection) childIsUp(name string) bool {
-	return slices.ContainsFunc(c.sas, func(a *sa) bool { return a.serves() && a.children[name] > 0 })
+	return slices.ContainsFunc(c.sas, func(a *sa) bool { return a.serves() && a.children[name] })
 }
 
 // missing are the children that are wanted up and are not.

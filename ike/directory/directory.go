@@ -91,6 +91,8 @@ type (
 	Start struct {
 		Connection string
 		Children   []string
+		// InitialContact: there is no other IKE SA between the two identities (RFC 7296 section 2.4).
+		InitialContact bool
 	}
 	// Tell delivers an event to a machine (Lower, RaiseChild).
 	Tell struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cygnet/ike"
+	"cygnet/ike/auth"
 	"cygnet/ike/wire"
 	"cygnet/policy"
 )
@@ -68,10 +69,10 @@ func TestDuplicates(t *testing.T) {
 	b.Local.ID, b.Remote.ID = id("GW-B.example"), id("Gw-a.EXAMPLE")
 	s = newStory(t, b)
 	s.do(Opened{"b", 1})
-	claim := ike.Claim{Connection: "b", Peer: id("gw-A.example")}
-	s.do(Claimed{2, claim})
-	claim.Initiated = true
+	claim := ike.Claim{Connection: "b", Peer: id("gw-A.example"), Initiated: true}
 	s.do(Claimed{1, claim})
+	claim.Initiated = false
+	s.do(Claimed{2, claim})
 	for _, ch := range []string{"lan", "dmz"} {
 		s.up(1, ch)
 	}
@@ -81,6 +82,56 @@ func TestDuplicates(t *testing.T) {
 	s.up(2, "dmz", "1: lower")
 	s.finished(1, false)
 	s.status("up", 2)
+}
+
+// An attempt that the rule would give up anyway ends when the peer's IKE SA is there.
+func TestAttemptIsCancelled(t *testing.T) {
+	b := site("b", policy.StartBoot)
+	b.Local.ID, b.Remote.ID = b.Remote.ID, b.Local.ID
+	claim := ike.Claim{Connection: "b", Peer: b.Remote.ID}
+	s := newStory(t, b)
+	s.do(Opened{"b", 1})
+	s.do(Claimed{2, claim}, "1: lower")
+	claim.Initiated = true
+	s.do(Claimed{1, claim}) // it got through before it heard
+	s.finished(1, false)
+	s.status("up", 2)
+	// One that would stay ends too when it has taken long: its INITIAL_CONTACT would end an IKE SA that the peer counts on.
+	s = newStory(t, site("b", policy.StartBoot))
+	s.do(Opened{"b", 1})
+	s.now = s.now.Add(simultaneous)
+	s.claimed(2, false, false, "1: lower")
+}
+
+func TestInitialContactIsTrue(t *testing.T) {
+	other := site("c", policy.StartManual)
+	s := newStory(t, other, site("b", policy.StartBoot))
+	s.do(Opened{"b", 1})
+	s.do(Up{"c", nil}, "start c not alone") // the same two identities
+	s.do(Opened{"c", 2})
+	s.do(Down{"c", ""}, "2: lower")
+	s.finished(1, true, "report retry")
+	s.wait(time.Second, "start b not alone")
+	s.do(Finished{2, ike.Finish{Connection: "c"}})
+	s.do(Opened{"b", 3})
+	s.finished(3, true, "report retry")
+	s.wait(2*time.Second, "start b")
+	anyone := site("b", policy.StartBoot)
+	anyone.Remote.ID = auth.Identity{}
+	newStory(t).do(load(anyone), blocks, "start b not alone")
+}
+
+// What the operator took down does not come back because the peer wants it, unless the configuration leaves it to the peer anyway.
+func TestDownHolds(t *testing.T) {
+	s := newStory(t, site("b", policy.StartBoot))
+	s.established(1)
+	s.do(Down{"b", ""}, "1: lower")
+	s.claimed(2, false, false, "2: lower")
+	s.status("down")
+	s = newStory(t, site("b", policy.StartManual))
+	s.do(Down{"b", ""})
+	s.claimed(2, false, false)
+	s.status("down", 2)
 }
 
 func TestOwnOlderDuplicateGoes(t *testing.T) {

@@ -29,25 +29,22 @@ type sa struct {
 	lowered   bool // was told to close
 	peer      auth.Identity
 	seq       uint64
-	since     ike.Time       // claimed at
-	children  map[string]int // how many of that name are up: two while one replaces the other
-	upSince   ike.Time       // its first child
+	since     ike.Time        // claimed at
+	opened    ike.Time        // by us, at
+	children  map[string]bool // that are up
+	upSince   ike.Time        // its first child
 }
 
 func (a *sa) serves() bool { return a.claimed && !a.lowered }
 
 // covers: all children of b are up on a too, and there is at least one.
 func (a *sa) covers(b *sa) bool {
-	up := 0
-	for name, n := range b.children {
-		if n > 0 && a.children[name] == 0 {
+	for name := range b.children {
+		if !a.children[name] {
 			return false
 		}
 	}
-	for _, n := range a.children {
-		up += n
-	}
-	return up > 0
+	return len(a.children) > 0
 }
 
 func (t turn) lower(a *sa, ev ike.Lower) {
@@ -59,7 +56,7 @@ func (t turn) lower(a *sa, ev ike.Lower) {
 
 func (t turn) opened(ev Opened) {
 	c := t.find(ev.Connection)
-	a := &sa{spi: ev.SPI, conn: c, initiated: true, children: make(map[string]int)}
+	a := &sa{spi: ev.SPI, conn: c, initiated: true, opened: t.now, children: make(map[string]bool)}
 	if c == nil || !c.starting { // the connection went while the machine was made
 		t.tell(a, ike.Lower{Why: "the connection is no longer configured"})
 		return
@@ -79,7 +76,7 @@ func (t turn) claimed(ev Claimed) {
 	a := t.sas[ev.SPI]
 	if a == nil {
 		c := t.find(ev.Connection)
-		a = &sa{spi: ev.SPI, conn: c, initiated: ev.Initiated, children: make(map[string]int)}
+		a = &sa{spi: ev.SPI, conn: c, initiated: ev.Initiated, children: make(map[string]bool)}
 		if c == nil || c.removed {
 			t.tell(a, ike.Lower{Why: "the connection is no longer configured"})
 			return
@@ -90,9 +87,15 @@ func (t turn) claimed(ev Claimed) {
 	t.seq++
 	a.claimed, a.peer, a.seq, a.since = true, ev.Peer, t.seq, t.now
 	c := a.conn
+	if c.operator == wantDown {
+		t.lower(a, ike.Lower{Why: "taken down by the operator"})
+	}
 	if a.serves() {
 		if ev.InitialContact {
 			t.initialContact(a)
+		}
+		if !a.initiated {
+			t.cancel(c, a)
 		}
 		c.nextTry, c.raiseAt, c.raiseTries = 0, 0, 0
 		if a.initiated {
@@ -102,6 +105,32 @@ func (t turn) claimed(ev Claimed) {
 		c.queued = nil
 	}
 	t.settle(c)
+}
+
+// cancel ends our own attempt when the peer's came first: where the rule for duplicates would give it up anyway, and where it took so long that
+// its INITIAL_CONTACT would not be true any more.
+func (t turn) cancel(c *connection, came *sa) {
+	for _, a := range c.sas {
+		if !a.claimed && (c.compareStarters(came, a) < 0 || t.now.Sub(a.opened) >= simultaneous) {
+			t.lower(a, ike.Lower{Why: "the peer's own attempt came first"})
+		}
+	}
+}
+
+// alone: nothing is known of another IKE SA between the two identities of c, not even one that is on its way out.
+func (t turn) alone(c *connection) bool {
+	for _, o := range t.conns {
+		for _, a := range o.sas {
+			peer := o.Remote.ID
+			if a.claimed {
+				peer = a.peer
+			}
+			if o.Local.ID.Equal(c.Local.ID) && peer.Equal(c.Remote.ID) {
+				return false
+			}
+		}
+	}
+	return c.Remote.ID.Type != 0 // without an identity the peer may be anyone
 }
 
 // initialContact: the peer says that this is the only IKE SA between the two identities, so the older ones are dead on its side
@@ -129,7 +158,8 @@ func (t turn) childUp(ev ChildUp) {
 	if a == nil {
 		return
 	}
-	if a.children[ev.Child]++; a.upSince == 0 {
+	a.children[ev.Child] = true
+	if a.upSince == 0 {
 		a.upSince = t.now
 	}
 	a.conn.lastErr = ""
@@ -142,9 +172,7 @@ func (t turn) childDown(ev ChildDown) {
 	if a == nil {
 		return
 	}
-	if a.children[ev.Child]--; a.children[ev.Child] <= 0 {
-		delete(a.children, ev.Child)
-	}
+	delete(a.children, ev.Child)
 	t.settle(a.conn)
 }
 
@@ -154,6 +182,7 @@ func (t turn) finished(ev Finished) {
 	if a != nil {
 		c = a.conn
 		delete(t.sas, a.spi)
+		c.raiseAt = 0 // another may be to ask now
 		c.sas = slices.DeleteFunc(c.sas, func(x *sa) bool { return x == a })
 	}
 	switch {
@@ -191,7 +220,7 @@ func (c *connection) starter(a *sa) auth.Identity {
 	if a.initiated {
 		return c.Local.ID
 	}
-	return a.peer
+	return a.peer // who started something that we know of has proved who it is
 }
 
 // compareIdentities gives an order that both ends share, although they may write a domain name in different case.

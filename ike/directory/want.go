@@ -80,14 +80,22 @@ func (t turn) down(ev Down) {
 	case c == nil || c.removed:
 		t.report(ike.Report{Connection: ev.Connection, Code: CodeUnknown, Text: "no such connection", Hint: "ikectl status lists the connections"})
 	case ev.Child == "":
-		c.operator, c.only, c.off = wantDown, nil, nil
-		t.stop(c, "taken down")
-		t.claim(c)
+		t.downAll(c)
 	case c.child(ev.Child) == nil:
 		t.report(ike.Report{Connection: c.Name, Child: ev.Child, Code: CodeUnknown, Text: fmt.Sprintf("no child %q is configured", ev.Child)})
 	default:
 		t.downChild(c, ev.Child)
 	}
+}
+
+// downAll: a boot or traffic connection is refused to the peer too from now on, or it would be back at once.
+func (t turn) downAll(c *connection) {
+	c.operator, c.only, c.off = wantDown, nil, nil
+	if c.Start == policy.StartManual {
+		c.operator = configured
+	}
+	t.stop(c, "taken down")
+	t.claim(c)
 }
 
 func (t turn) downChild(c *connection, child string) {
@@ -97,15 +105,13 @@ func (t turn) downChild(c *connection, child string) {
 	c.off[child] = true
 	c.only = slices.DeleteFunc(c.only, func(s string) bool { return s == child })
 	if len(c.wantedChildren()) == 0 || c.operator == wantUp && len(c.only) == 0 && c.noneUpBut(child) {
-		c.operator, c.only, c.off = wantDown, nil, nil
-		t.stop(c, "taken down")
-		t.claim(c)
+		t.downAll(c)
 		return
 	}
 	c.queued = slices.DeleteFunc(c.queued, func(s string) bool { return s == child })
 	t.claim(c)
 	for _, a := range c.sas {
-		if !a.lowered && (a.children[child] > 0 || !a.claimed) {
+		if !a.lowered && (a.children[child] || !a.claimed) {
 			t.tell(a, ike.Lower{Child: child, Why: "taken down"})
 		}
 	}
@@ -196,7 +202,7 @@ func (t turn) start(c *connection, children []string) {
 	if c.bringing = slices.Clone(children); len(children) == 0 {
 		c.bringing = c.wantedChildren()
 	}
-	t.emit(Start{Connection: c.Name, Children: slices.Clone(children)})
+	t.emit(Start{Connection: c.Name, Children: slices.Clone(children), InitialContact: t.alone(c)})
 }
 
 // raiseMissing asks the serving IKE SA for children that are wanted and not up, with growing pauses.
@@ -236,7 +242,7 @@ func (t turn) failed(c *connection, a *sa, why ike.Finish) {
 	switch {
 	case c.wanted() == wantDown, c.wanted() == wantTrap && wasUp:
 		return
-	case !why.Retry && c.operator == wantUp && c.Start != policy.StartBoot && !wasUp:
+	case !passes(why) && c.operator == wantUp && c.Start != policy.StartBoot && !wasUp:
 		// The operator heard why and must change something first; a boot connection is tried again nevertheless, since it may be the
 		// peer's side that is changed.
 		c.operator, c.only, c.off = configured, nil, nil
@@ -245,13 +251,22 @@ func (t turn) failed(c *connection, a *sa, why ike.Finish) {
 	}
 	c.tries++
 	wait := t.pause(c.tries)
-	if !why.Retry && !wasUp {
+	if !passes(why) && !wasUp {
 		wait = t.pause(1 << 10)
 	}
 	c.nextTry = t.now.Add(wait)
 	if c.startsAtNextTry() {
 		t.report(ike.Report{Connection: c.Name, Code: CodeRetry, Text: fmt.Sprintf("next try in %s (failed %d times)", seconds(wait), c.tries)})
 	}
+}
+
+// passes: the failure may go by itself. A disagreement about what is configured does not.
+func passes(f ike.Finish) bool {
+	switch f.Code {
+	case ike.CodeAuthFailed, ike.CodeBadIdentity, ike.CodeNoProposal, ike.CodeNoSelectors:
+		return false
+	}
+	return f.Retry
 }
 
 // pause is 1 s, doubled with each failure up to a minute, and then a quarter more or less by chance, so that many peers

@@ -87,8 +87,9 @@ type (
 	// Open makes an initiator for a connection and answers with Opened before its other actions. When that cannot be, a Finish of SPI 0
 	// names the connection.
 	Open struct {
-		Connection string
-		Children   []string
+		Connection     string
+		Children       []string
+		InitialContact bool // see ike.Config
 	}
 	// Reload replaces the snapshot for machines that are made from now on.
 	Reload struct{ Snapshot *policy.Snapshot }
@@ -153,7 +154,9 @@ func (s *Shard) open(now ike.Time, ev Open, out *[]Action) {
 		refuse(ike.CodeInternal, err.Error(), true)
 		return
 	}
-	m := &machine{spi: spi, connection: conn.Name, peer: s.newInitiator(s.machineConfig(spi), conn)}
+	config := s.machineConfig(spi)
+	config.InitialContact = ev.InitialContact
+	m := &machine{spi: spi, connection: conn.Name, peer: s.newInitiator(config, conn)}
 	s.machines[spi] = m
 	*out = append(*out, Action{spi, Opened{ike.Report{Connection: conn.Name}}})
 	s.turn(now, m, ike.Initiate{Children: ev.Children}, out)

@@ -199,12 +199,12 @@ func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 func TestOpen(t *testing.T) {
 	st := newStage(t, Config{})
 	st.onStep = func(p *puppet, ev ike.Event, out *ike.Actions) { out.Add(ike.Report{Text: "on the way"}) }
-	acts := st.step(Open{Connection: "site-b", Children: []string{"lan"}})
+	acts := st.step(Open{Connection: "site-b", Children: []string{"lan"}, InitialContact: true})
 	if len(acts) != 2 || acts[0].Action.(Opened).Connection != "site-b" || acts[1].Action.(ike.Report).Text != "on the way" {
 		t.Fatalf("actions %+v", acts)
 	}
 	p := st.puppets[0]
-	if acts[0].SPI != p.c.SPI || acts[1].SPI != p.c.SPI || p.c.SPI == 0 {
+	if acts[0].SPI != p.c.SPI || acts[1].SPI != p.c.SPI || p.c.SPI == 0 || !p.c.InitialContact {
 		t.Errorf("SPIs %v %v, the machine has %v", acts[0].SPI, acts[1].SPI, p.c.SPI)
 	}
 	if got := p.events[0].(ike.Initiate).Children; !slices.Equal(got, []string{"lan"}) {
