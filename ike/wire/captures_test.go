@@ -214,6 +214,60 @@ func TestPlaintexts(t *testing.T) {
 	}
 }
 
+// TestPublishedMessages takes the messages and KE payloads that vectors of other packages hold.
+func TestPublishedMessages(t *testing.T) {
+	var messages []string
+	var aosp map[string]json.RawMessage
+	readJSON(t, "../../test/vectors/captures/aosp-psk-exchange.json", &aosp)
+	for _, name := range []string{"ike_sa_init_request", "ike_auth_request", "informational"} {
+		var m string
+		if err := json.Unmarshal(aosp[name], &m); err != nil {
+			t.Fatal(err)
+		}
+		messages = append(messages, m)
+	}
+	for _, file := range []string{"ike_protected_messages", "auth_digital_signature_rfc7427", "ecp_groups"} {
+		var vectors struct {
+			Cases []struct {
+				Message  string `json:"message"`
+				Response string `json:"ike_sa_init_response"`
+				KEi      string `json:"ke_payload_i"`
+				KEr      string `json:"ke_payload_r"`
+			} `json:"cases"`
+		}
+		readJSON(t, "../../test/vectors/"+file+".json", &vectors)
+		for _, c := range vectors.Cases {
+			messages = append(messages, c.Message, c.Response)
+			for _, ke := range []string{c.KEi, c.KEr} {
+				if ke != "" {
+					checkAgain(t, message(PayloadKE, unhex(t, ke)))
+				}
+			}
+		}
+	}
+	seen := 0
+	for _, m := range messages {
+		if m != "" {
+			checkAgain(t, unhex(t, m))
+			seen++
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d messages", seen)
+	}
+}
+
+func checkAgain(t *testing.T, b []byte) {
+	t.Helper()
+	m, err := Decode(b)
+	if err != nil {
+		t.Fatalf("%x: %v", b, err)
+	}
+	if again, err := m.Encode(); err != nil || !bytes.Equal(again, b) {
+		t.Errorf("encoded again, %v\n%x\n%x", err, b, again)
+	}
+}
+
 // TestAOSPIKEAuth checks fields against the values that were published beside the message.
 func TestAOSPIKEAuth(t *testing.T) {
 	p := published(t)[0]

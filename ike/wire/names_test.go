@@ -135,6 +135,20 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// TestWordsDiffer: two algorithms of one type never look the same to the operator.
+func TestWordsDiffer(t *testing.T) {
+	for _, kind := range []TransformType{TransformEncr, TransformPRF, TransformInteg, TransformKE, TransformESN} {
+		seen := map[string]uint16{}
+		for id := range uint16(64) {
+			word := Transform{Type: kind, ID: id}.Word()
+			if other, ok := seen[word]; ok {
+				t.Errorf("%s %d and %d are both %q", kind, other, id, word)
+			}
+			seen[word] = id
+		}
+	}
+}
+
 func TestNotifyError(t *testing.T) {
 	for kind, want := range map[NotifyType]bool{0: true, NotifyInvalidSyntax: true, 16383: true, 16384: false, 65535: false} {
 		if kind.IsError() != want {

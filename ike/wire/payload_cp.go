@@ -61,7 +61,7 @@ func (p *CP) appendBody(b []byte) ([]byte, error) {
 	}
 	b = append(b, byte(p.CfgType), 0, 0, 0)
 	for _, a := range p.Attributes {
-		if a.Attr&cfgReserved != 0 || len(a.Value) > 0xffff || !a.lengthFits() {
+		if a.Attr&cfgReserved != 0 || !a.lengthFits() {
 			return b, unencodable(PayloadCP, "%s with %d octets", a.Attr, len(a.Value))
 		}
 		b = binary.BigEndian.AppendUint16(b, uint16(a.Attr))

@@ -47,9 +47,6 @@ func (p *Delete) appendBody(b []byte) ([]byte, error) {
 	default:
 		return b, unencodable(PayloadDelete, "Protocol ID %d", p.Protocol)
 	}
-	if len(p.SPIs) > 0xffff/4 {
-		return b, unencodable(PayloadDelete, "%d SPIs", len(p.SPIs))
-	}
 	b = append(b, byte(p.Protocol), size)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(p.SPIs)))
 	for _, spi := range p.SPIs {

@@ -118,23 +118,18 @@ func (sa *SA) appendBody(b []byte) ([]byte, error) {
 		if b, err = sa.Proposals[i].append(b); err != nil {
 			return b, err
 		}
-		if err := closeSubstructure(b[start:], i < len(sa.Proposals)-1, moreProposals); err != nil {
-			return b, err
-		}
+		closeSubstructure(b[start:], i < len(sa.Proposals)-1, moreProposals)
 	}
 	return b, nil
 }
 
-// closeSubstructure fills in Last Substruc and the length of the substructure that b is.
-func closeSubstructure(b []byte, another bool, more byte) error {
-	if len(b) > 0xffff {
-		return unencodable(PayloadSA, "%d octets do not fit a substructure", len(b))
-	}
+// closeSubstructure fills in Last Substruc and the length of the substructure that b is. One that is too long for its length
+// is too long for Payload Length, which AppendPayloads checks; likewise in the other payloads.
+func closeSubstructure(b []byte, another bool, more byte) {
 	if another {
 		b[0] = more
 	}
 	binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
-	return nil
 }
 
 func (p *Proposal) append(b []byte) ([]byte, error) {
@@ -155,9 +150,7 @@ func (p *Proposal) append(b []byte) ([]byte, error) {
 		if b, err = t.append(b); err != nil {
 			return b, err
 		}
-		if err := closeSubstructure(b[start:], i < len(p.Transforms)-1, moreTransforms); err != nil {
-			return b, err
-		}
+		closeSubstructure(b[start:], i < len(p.Transforms)-1, moreTransforms)
 	}
 	return b, nil
 }

@@ -128,8 +128,6 @@ func (p *TS) appendBody(b []byte) ([]byte, error) {
 
 func (ts TrafficSelector) unencodable() string {
 	switch want := selectorLenOf(ts.TSType); {
-	case want == 0 && len(ts.Raw) > 0xffff-selectorLen:
-		return "the selector is too long"
 	case want == 0:
 		return ""
 	case want == selectorIPv4Len && !(ts.Start.Is4() && ts.End.Is4()),

@@ -1,5 +1,12 @@
 // Package wire is the codec of RFC 7296 section 3: octets to payload structs and back, with IANA's numbers and names.
-// It does no cryptography and decides no policy. All input is untrusted; limits.go bounds what is kept.
+// It does no cryptography and decides no policy. All input is untrusted; limits.go bounds what is kept. Bare section numbers in
+// this package are those of RFC 7296.
+//
+// Refused here is what the layout of a message forbids: lengths and counts that disagree, ranges that run backwards, sizes that
+// a table of the RFC fixes. Ignored are reserved bits and octets. Everything else comes through for callers to judge: versions,
+// SPIs, exchange types, payloads that are missing, repeated or out of order, and unknown numbers of every kind.
+//
+// Decoding copies no octets, but for the SPIs of a Delete payload: what it returns aliases its input.
 package wire
 
 import "net/netip"

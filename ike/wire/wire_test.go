@@ -190,16 +190,23 @@ func TestUnencodable(t *testing.T) {
 		{"reserved bit of an attribute", &CP{Attributes: []CfgAttr{{Attr: 0x8001}}}},
 		{"netmask of 3 octets", &CP{Attributes: []CfgAttr{{Attr: AttrInternalIP4Netmask, Value: make([]byte, 3)}}}},
 		{"too many attributes", &CP{Attributes: make([]CfgAttr, MaxCfgAttrs+1)}},
+		{"value longer than a payload", &CP{Attributes: []CfgAttr{{Attr: AttrApplicationVersion, Value: make([]byte, 65536)}}}},
+		{"SPI of an unknown protocol", &SA{Proposals: []Proposal{{Protocol: 9, SPI: make([]byte, 256), Transforms: make([]Transform, 1)}}}},
+		{"SUPPORTED_ATTRIBUTES of 3 octets", &CP{Attributes: []CfgAttr{{Attr: AttrSupportedAttributes, Value: make([]byte, 3)}}}},
 		{"no EAP packet", &EAP{Data: []byte{1, 2, 0, 5}}},
-		{"known type as unknown", &Unknown{PayloadType: PayloadSA}},
+		{"SA as unknown", &Unknown{PayloadType: PayloadSA}},
+		{"EAP as unknown", &Unknown{PayloadType: PayloadEAP}},
+		{"SKF as unknown", &Unknown{PayloadType: PayloadSKF}},
 		{"no type", &Unknown{}},
 		{"fragment 0", &SKF{Total: 1}},
 		{"fragment 2 of 1", &SKF{Number: 2, Total: 1}},
 		{"fragments", &SKF{Number: 1, Total: MaxFragments + 1}},
 		{"longer than a payload", &VendorID{Data: make([]byte, 0xffff-genericLen+1)}},
 	} {
-		if _, b, err := AppendPayloads(nil, []Payload{c.p}); err == nil {
-			t.Errorf("%s: encoded as %x", c.name, b)
+		first, b, err := AppendPayloads(nil, []Payload{c.p})
+		var e *EncodeError
+		if first != PayloadNone || !errors.As(err, &e) && !errors.Is(err, ErrTooMany) || err.Error() == "" {
+			t.Errorf("%s: %v, encoded as %.20x", c.name, err, b)
 		}
 	}
 	if _, err := (&Message{Header: Header{MajorVersion: 1}}).Encode(); err == nil {
