@@ -20,7 +20,7 @@ const (
 	grace         = time.Second // what the daemon's last line may be late
 	maxLine       = 1 << 20
 	maxStatus     = 256 << 20
-	startHint     = "start it with: systemctl start cygnet   (or: cygnetd --config /etc/cygnet)"
+	startHint     = "start it with: systemctl start cygnetd   (or: cygnetd --config /etc/cygnet)"
 	permitHint    = "root may do everything (sudo); members of the group " + Group + " may look"
 	detachedHint  = "cygnetd goes on with it; see: ikectl status"
 	timedOutHint  = "cygnetd goes on trying; see: ikectl status"

@@ -187,7 +187,7 @@ func TestNoDaemon(t *testing.T) {
 	stale(t, dir+"/stale")
 	_, err = (&Client{Socket: dir + "/stale"}).Status(deadline(t))
 	f := wantFailure(t, err, CodeNoDaemon, ExitNoDaemon)
-	if !strings.Contains(f.Hint, "systemctl start cygnet") {
+	if !strings.Contains(f.Hint, "systemctl start cygnetd") {
 		t.Errorf("hint does not say how to start: %s", f.Hint)
 	}
 }

@@ -1,0 +1,312 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"cygnet/ike"
+	"cygnet/ike/control"
+	"cygnet/ike/directory"
+	"cygnet/policy"
+)
+
+// backend is the daemon as the control API sees it. Its methods run in the goroutines of the clients.
+type backend struct{ d *Daemon }
+
+// lookEvery is how often a wait looks by itself, beside the news that wake it.
+const lookEvery = 250 * time.Millisecond
+
+// find checks the names of a request.
+func (b backend) find(name, child string) (*policy.Connection, *control.Failure) {
+	snap := b.d.snapshot.Load()
+	conn := snap.ByName(name)
+	if conn == nil {
+		hint := "see: ikectl status"
+		if near := snap.Near(name); len(near) > 0 {
+			hint = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return nil, control.Fail(control.CodeUnknownConnection, fmt.Sprintf("there is no connection %q", name), hint)
+	}
+	if child == "" {
+		return conn, nil
+	}
+	var names []string
+	for _, c := range conn.Children {
+		if c.Name == child {
+			return conn, nil
+		}
+		names = append(names, c.Name)
+	}
+	return nil, control.Fail(control.CodeUnknownChild, fmt.Sprintf("%s has no child %q", name, child), "its children: "+strings.Join(names, ", "))
+}
+
+// Monitor streams all that happens.
+func (b backend) Monitor(ctx context.Context, emit func(control.Line) error) *control.Failure {
+	w := b.d.hub.watch("")
+	defer w.stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return stopping()
+		case <-b.d.stopping:
+			return stopping()
+		case n := <-w.news:
+			if lost := w.lost.Swap(0); lost > 0 {
+				emit(control.Line{Code: control.CodeGap, Text: fmt.Sprintf("%d lines were lost here", lost)})
+			}
+			if l, ok := n.line(); ok {
+				if err := emit(l); err != nil {
+					return stopping()
+				}
+			}
+		}
+	}
+}
+
+func stopping() *control.Failure { return control.Fail("stopping", "cygnetd stops", "") }
+
+// Reload reads the configuration again. One with errors changes nothing.
+func (b backend) Reload(_ context.Context, emit func(control.Line) error) *control.Failure {
+	summary, problems, ok := b.d.Reload()
+	for _, p := range problems {
+		level := control.LevelError
+		if p.Warning {
+			level = ""
+		}
+		emit(control.Line{Code: p.Code, Level: level, Text: problemText(p), Hint: p.Hint})
+	}
+	if !ok {
+		return control.Fail("configuration", "the configuration was not accepted; the one before it stays in force", "see also: ikectl check")
+	}
+	emit(control.Line{Code: "reloaded", Text: summary, Done: true})
+	return nil
+}
+
+// Down takes a connection or a child down and waits until it is gone.
+func (b backend) Down(ctx context.Context, name, child string, emit func(control.Line) error) *control.Failure {
+	conn, f := b.find(name, child)
+	if f != nil {
+		return f
+	}
+	w := b.d.hub.watch(name)
+	defer w.stop()
+	before, err := b.d.view(name)
+	if err != nil {
+		return stopping()
+	}
+	b.d.directory.box.put(directory.Down{Connection: name, Child: child})
+	if err := b.d.inDirectory(func(*directory.Directory) {}); err != nil {
+		return stopping()
+	}
+	text := "down"
+	if before.gone(child) {
+		text = "is down already"
+	}
+	if conn.Drop {
+		text += "; packets for it are dropped, not sent in clear"
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		v, err := b.d.view(name)
+		if err != nil {
+			return stopping()
+		}
+		if v.gone(child) {
+			b.d.inPlane(func(*plane) {}) // what it held is removed when this returns
+			emit(control.Line{Connection: name, Child: child, Code: "down", Text: text, Done: true})
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return control.Fail(control.CodeTimeout, "the peer has not answered the Delete yet", "it ends by itself; see: ikectl status "+name)
+		case <-b.d.stopping:
+			return stopping()
+		case n := <-w.news:
+			if l, ok := n.line(); ok {
+				emit(l)
+			}
+		case <-tick.C:
+		}
+	}
+}
+
+// Up brings a connection, or one child of it, up and waits until it is or the attempt has failed.
+func (b backend) Up(ctx context.Context, name, child string, emit func(control.Line) error) *control.Failure {
+	conn, f := b.find(name, child)
+	if f != nil {
+		return f
+	}
+	u := &raise{b: b, conn: conn, start: time.Now(), emit: emit, waiting: childNames(conn, child)}
+	u.watcher = b.d.hub.watch(name)
+	defer u.watcher.stop()
+	return u.run(ctx)
+}
+
+func childNames(conn *policy.Connection, only string) []string {
+	if only != "" {
+		return []string{only}
+	}
+	var names []string
+	for _, c := range conn.Children {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// raise is one wait of Up.
+type raise struct {
+	b       backend
+	conn    *policy.Connection
+	start   time.Time
+	emit    func(control.Line) error
+	watcher *watcher
+	waiting []string   // all children that are to be up
+	fault   ike.Report // the last failure of the connection that was reported
+}
+
+func (u *raise) run(ctx context.Context) *control.Failure {
+	v, err := u.b.d.view(u.conn.Name)
+	if err != nil {
+		return stopping()
+	}
+	if v.up(u.waiting) {
+		u.done("is up already: ", v)
+		return nil
+	}
+	u.b.d.directory.box.put(directory.Up{Connection: u.conn.Name, Children: u.waiting})
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return u.tooLong()
+		case <-u.b.d.stopping:
+			return stopping()
+		case n := <-u.watcher.news:
+			if over, f := u.hear(n); over {
+				return f
+			}
+		case <-tick.C: // news may have been lost when there were very many
+			if u.watcher.lost.Swap(0) > 0 && u.look() {
+				return nil
+			}
+		}
+	}
+}
+
+// hear handles one piece of news and reports whether the wait is over.
+func (u *raise) hear(n news) (over bool, f *control.Failure) {
+	if n.finish != nil {
+		if u.look() || u.another() {
+			return u.isUp(), nil
+		}
+		return true, u.failure(*n.finish)
+	}
+	r := n.report
+	if l, ok := n.line(); ok && r.Code != ike.CodeChildUp && !r.Code.Failure() {
+		u.emit(l)
+	}
+	switch {
+	case r.Code == ike.CodeChildUp:
+		return u.look(), nil
+	case r.Code.Failure():
+		u.fault = r
+		if r.Child != "" && u.wants(r.Child) || n.spi == 0 && r.Child == "" {
+			return true, u.asFailure(r)
+		}
+	case r.Code == directory.CodeNoAddress && !u.another(): // with another the peer came to us
+		return true, u.asFailure(r)
+	}
+	return false, nil
+}
+
+func (u *raise) wants(child string) bool {
+	for _, w := range u.waiting {
+		if w == child {
+			return true
+		}
+	}
+	return false
+}
+
+// look asks whether all children are up now, and ends the stream if so.
+func (u *raise) look() bool {
+	v, err := u.b.d.view(u.conn.Name)
+	if err != nil || !v.up(u.waiting) {
+		return false
+	}
+	u.done(fmt.Sprintf("up in %s: ", elapsed(time.Since(u.start))), v)
+	return true
+}
+
+// isUp is look without the last line.
+func (u *raise) isUp() bool {
+	v, err := u.b.d.view(u.conn.Name)
+	return err == nil && v.up(u.waiting)
+}
+
+// another reports whether a second IKE SA of the connection is still at it: of two the directory ends one.
+func (u *raise) another() bool {
+	v, err := u.b.d.view(u.conn.Name)
+	return err == nil && len(v.machines) > 0
+}
+
+// done sends a line for each child; the last ends the stream.
+func (u *raise) done(intro string, v view) {
+	for i, name := range u.waiting {
+		text := intro
+		if len(u.conn.Children) > 1 {
+			text = name + " " + intro
+		}
+		u.emit(control.Line{
+			Connection: u.conn.Name, Child: name, Code: "up", Done: i == len(u.waiting)-1,
+			Text: text + u.b.d.describe(v.child(name)),
+		})
+	}
+}
+
+// failure is the end of the attempt: the fault that was reported says more than the end itself.
+func (u *raise) failure(end ike.Finish) *control.Failure {
+	if u.fault.Code != "" {
+		return u.asFailure(u.fault)
+	}
+	return control.Fail(string(end.Code), end.Text, "")
+}
+
+func (u *raise) asFailure(r ike.Report) *control.Failure {
+	hint := r.Hint
+	if next := u.b.d.nextTry(u.conn.Name); next != "" {
+		hint = strings.TrimPrefix(hint+"; next try "+next, "; ")
+	}
+	return control.Fail(string(r.Code), r.Text, hint)
+}
+
+// tooLong says how far it came when the client stops waiting.
+func (u *raise) tooLong() *control.Failure {
+	text := "not up in the time given"
+	if v, err := u.b.d.view(u.conn.Name); err == nil && len(v.machines) > 0 {
+		m := v.machines[0]
+		switch m.Phase {
+		case "opening":
+			text = fmt.Sprintf("no answer from %s yet", m.Path.Remote)
+		case "authenticating":
+			text = fmt.Sprintf("%s answered IKE_SA_INIT, but not IKE_AUTH yet", m.Path.Remote)
+		case "established":
+			text = "the IKE SA is up, but not: " + strings.Join(v.missing(u.waiting), ", ")
+		}
+	} else if u.fault.Code != "" {
+		text = u.fault.Text
+	}
+	return control.Fail(control.CodeTimeout, text, "cygnetd goes on trying; see: ikectl status "+u.conn.Name)
+}
+
+// elapsed prints milliseconds below a second, else tenths.
+func elapsed(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

@@ -1,0 +1,180 @@
+package daemon
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"cygnet/ike"
+	"cygnet/ike/directory"
+	"cygnet/ike/shard"
+	"cygnet/ike/wire"
+)
+
+const (
+	packetQueue = 2048 // IKE messages that wait for a shard
+	packetBurst = 64   // of those handled in one turn, so that answers and deadlines get theirs
+)
+
+// loop is the goroutine of one shard: it alone touches the shard. Packets come through a bounded channel and are dropped when it is full; answers
+// come through a mailbox and are never dropped.
+type loop struct {
+	d       *Daemon
+	shard   *shard.Shard
+	packets chan ike.Packet
+	box     *mailbox[any] // shard.Event, or func(*shard.Shard) to be run in the loop
+	dropped atomic.Uint64
+	actions []shard.Action
+}
+
+func newLoop(d *Daemon, s *shard.Shard) *loop {
+	return &loop{d: d, shard: s, packets: make(chan ike.Packet, packetQueue), box: newMailbox[any]()}
+}
+
+// receive takes a packet from a receive loop of the transport.
+func (l *loop) receive(p ike.Packet) {
+	select {
+	case l.packets <- p:
+	default:
+		l.dropped.Add(1)
+	}
+}
+
+// tell delivers an event to the machine with our SPI.
+func (l *loop) tell(spi wire.SPI, ev ike.Event) { l.box.put(shard.ForSA{SPI: spi, Event: ev}) }
+
+// run handles events until the daemon's loops are told to end.
+func (l *loop) run() {
+	alarm := newAlarm()
+	defer alarm.timer.Stop()
+	var mail []any
+	for {
+		select {
+		case <-l.d.quit:
+			return
+		case <-l.box.signal:
+			mail = l.box.take(mail)
+			t := now()
+			for _, m := range mail {
+				l.handle(t, m)
+			}
+		case p := <-l.packets:
+			l.turnPackets(p)
+		case <-alarm.timer.C:
+			alarm.rang()
+			l.turn(now(), shard.Wake{})
+		}
+		alarm.arm(l.shard.Deadline())
+	}
+}
+
+func (l *loop) handle(t ike.Time, m any) {
+	switch m := m.(type) {
+	case shard.Event:
+		l.turn(t, m)
+	case func(*shard.Shard):
+		m(l.shard)
+	}
+}
+
+func (l *loop) turnPackets(p ike.Packet) {
+	t := now()
+	l.turn(t, shard.Packet{Packet: p})
+	for range packetBurst - 1 {
+		select {
+		case p := <-l.packets:
+			l.turn(t, shard.Packet{Packet: p})
+		default:
+			return
+		}
+	}
+}
+
+// turn is one Step and the carrying out of what it asked.
+func (l *loop) turn(t ike.Time, ev shard.Event) {
+	l.shard.Step(t, ev, &l.actions)
+	for i, a := range l.actions {
+		l.do(a.SPI, a.Action)
+		l.actions[i] = shard.Action{} // packets and batches are not kept alive by the reused slice
+	}
+	l.actions = l.actions[:0]
+}
+
+// do carries out an action. Nothing here waits.
+func (l *loop) do(spi wire.SPI, action ike.Action) {
+	d := l.d
+	switch a := action.(type) {
+	case ike.Send:
+		d.noteSendError(d.transport.Send(a.Path, a.Data))
+	case ike.Keepalive:
+		d.noteSendError(d.transport.Keepalive(a.Path))
+	case ike.Job:
+		d.pool.add(a.Class, job{a.Run, func(r any) { l.tell(spi, ike.JobDone{Token: a.Token, Result: r}) }})
+	case ike.Resolve:
+		d.resolver.ask(a, func(ev ike.ResolveDone) { l.tell(spi, ev) })
+	case ike.SADB:
+		d.plane.box.put(batchOf{spi, a, func(ev ike.SADBDone) { l.tell(spi, ev) }})
+	case ike.UsageQuery:
+		d.plane.box.put(usageOf{spi, a, func(ev ike.UsageDone) { l.tell(spi, ev) }})
+	case shard.Opened:
+		d.directory.box.put(directory.Opened{Connection: a.Connection, SPI: spi})
+	case ike.Claim:
+		d.directory.box.put(directory.Claimed{SPI: spi, Claim: a})
+	case ike.Report:
+		l.report(spi, a)
+	case ike.Finish:
+		if spi != 0 { // 0: the shard could not even make a machine
+			d.plane.box.put(finishOf{spi})
+		}
+		d.directory.box.put(directory.Finished{SPI: spi, Finish: a})
+		d.tell(news{at: time.Now(), spi: spi, finish: &a})
+	default:
+		d.log.Errorf("a machine asked for %T, which this daemon does not know", a)
+	}
+}
+
+// report passes a line of the story on; children's ups and downs also concern the directory.
+func (l *loop) report(spi wire.SPI, r ike.Report) {
+	switch r.Code {
+	case ike.CodeChildUp:
+		l.d.directory.box.put(directory.ChildUp{SPI: spi, Connection: r.Connection, Child: r.Child})
+	case ike.CodeChildDown:
+		l.d.directory.box.put(directory.ChildDown{SPI: spi, Connection: r.Connection, Child: r.Child})
+	}
+	l.d.tell(news{at: time.Now(), spi: spi, report: r})
+}
+
+// loopOf finds the shard of our SPI.
+func (d *Daemon) loopOf(spi wire.SPI) *loop {
+	// Of a message from the original initiator our SPI is the responder's, which alone decides.
+	h := wire.Header{SPIi: 1, SPIr: spi, Exchange: wire.Informational, Flags: wire.FlagInitiator}
+	return d.loops[shard.Route(h, "", len(d.loops), d.hashKey)]
+}
+
+// receive routes a packet by its header alone. What has no IKE header is dropped by the shard, which counts it.
+func (d *Daemon) receive(p ike.Packet) {
+	h, err := wire.ParseHeader(p.Data)
+	if err != nil {
+		d.counters.malformed.Add(1)
+		return
+	}
+	d.loops[shard.Route(h, p.Remote.Addr().String(), len(d.loops), d.hashKey)].receive(p)
+}
+
+// inShard runs f in the loop of each shard and waits for all.
+func (d *Daemon) inShards(f func(*shard.Shard)) error {
+	done := make(chan struct{}, len(d.loops))
+	for _, l := range d.loops {
+		l.box.put(func(s *shard.Shard) { f(s); done <- struct{}{} })
+	}
+	for range d.loops {
+		select {
+		case <-done:
+		case <-d.quit:
+			return errStopping
+		}
+	}
+	return nil
+}
+
+var errStopping = fmt.Errorf("cygnetd stops")

@@ -1,0 +1,247 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cygnet/ike"
+	"cygnet/ike/control"
+	"cygnet/ike/directory"
+	"cygnet/ike/shard"
+	"cygnet/ike/wire"
+	"cygnet/policy"
+	"cygnet/xfrm"
+)
+
+// view is a connection's machines at one moment.
+type view struct{ machines []ike.Status }
+
+// machines lists all machines of all shards, those of connections first known to the status ordered by age.
+func (d *Daemon) machines() ([]ike.Status, error) {
+	lists := make(chan []ike.Status, len(d.loops))
+	if err := d.inShards(func(s *shard.Shard) { lists <- s.Status() }); err != nil {
+		return nil, err
+	}
+	var all []ike.Status
+	for range d.loops {
+		all = append(all, <-lists...)
+	}
+	slices.SortStableFunc(all, func(a, b ike.Status) int { return int(a.Since/1e6 - b.Since/1e6) })
+	return all, nil
+}
+
+func (d *Daemon) view(connection string) (v view, err error) {
+	all, err := d.machines()
+	for _, m := range all {
+		if m.Connection == connection {
+			v.machines = append(v.machines, m)
+		}
+	}
+	return v, err
+}
+
+// child finds a child that is up; the newest if a rekey has made two.
+func (v view) child(name string) (found ike.ChildStatus) {
+	for _, m := range v.machines {
+		for _, c := range m.Children {
+			if c.Name == name && c.Up && c.Since >= found.Since {
+				found = c
+			}
+		}
+	}
+	return found
+}
+
+func (v view) missing(children []string) (names []string) {
+	for _, name := range children {
+		if !v.child(name).Up {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (v view) up(children []string) bool { return len(v.missing(children)) == 0 && len(v.machines) > 0 }
+
+// gone: no machine at all, or without the child.
+func (v view) gone(child string) bool {
+	if child == "" {
+		return len(v.machines) == 0
+	}
+	return !v.child(child).Up
+}
+
+// describe is a child on one line: "10.1.0.0/16 <-> 10.2.0.0/16, ESP AES-GCM-256, kernel".
+func (d *Daemon) describe(c ike.ChildStatus) string {
+	esp := "ESP " + c.Suite
+	if c.Encap {
+		esp += " in UDP"
+	}
+	return fmt.Sprintf("%s <-> %s, %s, %s", strings.Join(c.Local, ", "), strings.Join(c.Remote, ", "), esp, d.caps.Name)
+}
+
+// nextTry is "in 8 s", or empty when none is planned.
+func (d *Daemon) nextTry(connection string) (text string) {
+	d.inDirectory(func(dir *directory.Directory) {
+		for _, s := range dir.Status() {
+			if s.Name == connection {
+				text = inTime(s.NextTry)
+			}
+		}
+	})
+	return text
+}
+
+func inTime(at ike.Time) string {
+	if at == 0 {
+		return ""
+	}
+	return "in " + max(at.Sub(now()), 0).Round(time.Second).String()
+}
+
+// Status merges what the shards, the directory and the data plane know.
+func (b backend) Status(ctx context.Context) (*control.Status, *control.Failure) {
+	d := b.d
+	machines, err := d.machines()
+	if err != nil {
+		return nil, stopping()
+	}
+	var wanted []directory.ConnStatus
+	if err := d.inDirectory(func(dir *directory.Directory) { wanted = dir.Status() }); err != nil {
+		return nil, stopping()
+	}
+	usage := make(map[xfrm.SAID]xfrm.Usage)
+	if err := d.plane.driver.UsageAll(ctx, func(id xfrm.SAID, u xfrm.Usage) bool { usage[id] = u; return true }); err != nil {
+		d.log.Warnf("traffic counters cannot be read: %v", err)
+	}
+	st := &control.Status{Version: d.config.Version, Dataplane: d.caps.Name, Why: d.caps.Why, Connections: []control.Connection{}, Counters: d.counts(machines)}
+	for _, conn := range d.snapshot.Load().Connections {
+		c := control.Connection{Name: conn.Name, Start: string(conn.Start), WhenDown: "pass", Peer: peerText(conn.Remote)}
+		if conn.Drop {
+			c.WhenDown = "drop"
+		}
+		v := view{}
+		for _, m := range machines {
+			if m.Connection == conn.Name {
+				v.machines = append(v.machines, m)
+				c.IKE = append(c.IKE, ikeStatus(m, usage))
+			}
+		}
+		for _, w := range wanted {
+			if w.Name == conn.Name {
+				c.Wanted, c.LastErr, c.NextTry = w.Wanted, w.LastErr, inTime(w.NextTry)
+			}
+		}
+		c.Missing = v.missing(childNames(conn, ""))
+		c.State = stateOf(conn, v, c.Wanted)
+		if c.State == "up" {
+			c.LastErr, c.NextTry = "", ""
+		}
+		st.Connections = append(st.Connections, c)
+	}
+	return st, nil
+}
+
+func stateOf(conn *policy.Connection, v view, wanted string) string {
+	switch {
+	case len(v.machines) > 0 && len(v.missing(childNames(conn, ""))) < len(conn.Children):
+		return "up"
+	case len(v.machines) > 0 || wanted == "up":
+		return "connecting"
+	case wanted == "trap":
+		return "trap"
+	}
+	return "down"
+}
+
+func peerText(e policy.End) string {
+	switch {
+	case e.Address.IsValid():
+		return e.Address.String()
+	case e.Name != "":
+		return e.Name
+	}
+	return "any"
+}
+
+func ikeStatus(m ike.Status, usage map[xfrm.SAID]xfrm.Usage) control.IKESA {
+	t := now()
+	sa := control.IKESA{
+		SPIi: spiText(m.SPIi), SPIr: spiText(m.SPIr), Phase: m.Phase, Initiator: m.Initiated,
+		Local: m.Path.Local.String(), Remote: m.Path.Remote.String(), LocalID: m.LocalID, RemoteID: m.RemoteID,
+		Suite: m.Suite, NAT: natText(m.NATLocal, m.NATRemote), Seconds: seconds(t, m.Since),
+	}
+	for _, c := range m.Children {
+		sa.Children = append(sa.Children, childStatus(c, t, usage))
+	}
+	return sa
+}
+
+func childStatus(c ike.ChildStatus, t ike.Time, usage map[xfrm.SAID]xfrm.Usage) control.Child {
+	in, out := usage[c.In], usage[c.Out]
+	child := control.Child{
+		Name: c.Name, State: "opening", SPIIn: fmt.Sprintf("%08x", c.SPIIn), SPIOut: fmt.Sprintf("%08x", c.SPIOut),
+		Suite: c.Suite, Encap: "none", Local: c.Local, Remote: c.Remote,
+		BytesIn: in.Bytes, PacketsIn: in.Packets, BytesOut: out.Bytes, PacketsOut: out.Packets,
+		ReplayDrops: in.ReplayDrops, IntegrityDrops: in.IntegrityDrops, Seconds: seconds(t, c.Since),
+	}
+	if c.Up {
+		child.State = "up"
+	}
+	if c.Encap {
+		child.Encap = "udp"
+	}
+	return child
+}
+
+func seconds(t, since ike.Time) int64 {
+	if since == 0 {
+		return 0
+	}
+	return int64(max(t.Sub(since), 0) / time.Second)
+}
+
+func spiText(spi wire.SPI) string { return fmt.Sprintf("%016x", uint64(spi)) }
+
+func natText(local, remote bool) string {
+	switch {
+	case local && remote:
+		return "both"
+	case local:
+		return "local"
+	case remote:
+		return "remote"
+	}
+	return "none"
+}
+
+// counts are the counters of all parts under their names.
+func (d *Daemon) counts(machines []ike.Status) map[string]uint64 {
+	m := map[string]uint64{"ike-sas": uint64(len(machines))}
+	add := func(name string, n uint64) {
+		if n > 0 {
+			m[name] += n
+		}
+	}
+	for _, l := range d.loops {
+		add("dropped-queue-full", l.dropped.Load())
+	}
+	for class, name := range [...]string{ike.JobEstablished: "established", ike.JobAuth: "auth", ike.JobInit: "init"} {
+		add("dropped-jobs-"+name, d.pool.dropped[class].Load())
+	}
+	add("malformed", d.counters.malformed.Load())
+	add("send-errors", d.counters.sendErrors.Load())
+	add("strange-acquires", d.counters.strangeAcquires.Load())
+	shards := make(chan map[string]uint64, len(d.loops))
+	if d.inShards(func(s *shard.Shard) { shards <- s.Counters() }) == nil {
+		for range d.loops {
+			for name, n := range <-shards {
+				add(name, n)
+			}
+		}
+	}
+	return m
+}
