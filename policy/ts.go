@@ -52,7 +52,7 @@ func fromWire(ws []wire.TrafficSelector) (out []TS) {
 // sound: one family, addresses and ports in order, and no ports without a protocol (RFC 7296 section 3.13.1).
 func (t TS) sound() bool {
 	plain := t.Start.IsValid() && t.End.IsValid() && t.Start.BitLen() == t.End.BitLen() && t.Start.Zone() == "" && t.End.Zone() == "" &&
-		!t.Start.Is4In6() == !t.End.Is4In6() && t.Start.Compare(t.End) <= 0
+		!t.Start.Is4In6() && !t.End.Is4In6() && t.Start.Compare(t.End) <= 0
 	ports := t.Ports == opaque() || t.Ports.First <= t.Ports.Last
 	return plain && ports && (t.Proto != 0 || t.Ports == anyPort())
 }
