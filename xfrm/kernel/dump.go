@@ -126,5 +126,8 @@ func fillDirections(state xfrm.State) {
 		if sa.Direction == 0 {
 			sa.Direction = templates[end{sa.ReqID, sa.Src, sa.ID.Dst}]
 		}
+		if sa.Direction == xfrm.Out {
+			sa.Replay = 0 // some kernels want one outbound too; it has no meaning
+		}
 	}
 }

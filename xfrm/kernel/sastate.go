@@ -50,18 +50,13 @@ func (s sastate) direction() xfrm.Direction {
 
 // sa is s without keys.
 func (s sastate) sa() xfrm.SA {
-	replay := s.replay()
-	sa := xfrm.SA{
+	return xfrm.SA{
 		ID: s.id(), Src: addressOf(s.info.Saddr, s.info.Family),
 		Direction: s.direction(), Mode: modeOf(s.info.Mode), ReqID: s.info.Reqid,
-		Suite: s.suite(), Replay: replay.window, Encap: s.encap(),
+		Suite: s.suite(), Replay: s.replay().window, Encap: s.encap(),
 		HardPackets: finite(s.info.Lft.HardPacketLimit), HardBytes: finite(s.info.Lft.HardByteLimit),
 		SoftPackets: finite(s.info.Lft.SoftPacketLimit), SoftBytes: finite(s.info.Lft.SoftByteLimit),
 	}
-	if sa.Direction == xfrm.Out {
-		sa.Replay = 0
-	}
-	return sa
 }
 
 func finite(limit uint64) uint64 {
