@@ -121,9 +121,9 @@ func (c *CygnetEnd) SA() (SA, error) {
 	return SA{}, ErrNoChild
 }
 
-// neutralSuite brings cygnet's words ("AES-CBC-256, SHA2-256") to those of SA.Suite.
+// neutralSuite brings cygnet's words ("AES-CBC-256 with SHA2-256") to those of SA.Suite.
 func neutralSuite(s string) string {
-	cipher, integ, _ := strings.Cut(s, ", ")
+	cipher, integ, _ := strings.Cut(s, " with ")
 	r := strings.NewReplacer("AES-CBC-", "AES_CBC-", "AES-GCM-", "AES_GCM_16-", "ChaCha20-Poly1305", "CHACHA20_POLY1305-256",
 		"SHA1", "HMAC_SHA1_96", "SHA2-256", "HMAC_SHA2_256_128", "SHA2-384", "HMAC_SHA2_384_192", "SHA2-512", "HMAC_SHA2_512_256")
 	out := r.Replace(cipher)
