@@ -1,11 +1,6 @@
 package ledger
 
-import (
-	"cmp"
-	"slices"
-
-	"cygnet/xfrm"
-)
+import "cygnet/xfrm"
 
 // SAs lists what an owner holds, oldest first.
 func (l *Ledger) SAs(owner xfrm.Owner) []xfrm.SAID {
@@ -13,14 +8,9 @@ func (l *Ledger) SAs(owner xfrm.Owner) []xfrm.SAID {
 	if h == nil {
 		return nil
 	}
-	list := make([]*sa, 0, len(h.sas))
-	for s := range h.sas {
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b *sa) int { return cmp.Compare(a.seq, b.seq) })
-	ids := make([]xfrm.SAID, len(list))
-	for i, s := range list {
-		ids[i] = s.ID
+	var ids []xfrm.SAID
+	for _, s := range inOrder(h.sas, func(s *sa) uint64 { return s.seq }) {
+		ids = append(ids, s.ID)
 	}
 	return ids
 }

@@ -242,6 +242,17 @@ func TestTransfer(t *testing.T) {
 	want(t, l.Finish("ike:2"), "remove "+sa1)
 }
 
+func TestSAsOldestFirst(t *testing.T) {
+	l := New()
+	book(t, l, "ike:1", xfrm.Batch{Lineage: "x", Add: []xfrm.SA{addOut(3), addOut(1), addOut(2)}})
+	if got := l.SAs("ike:1"); len(got) != 3 || got[0].SPI != 3 || got[1].SPI != 1 || got[2].SPI != 2 {
+		t.Errorf("%v", got)
+	}
+	if l.SAs("ike:2") != nil {
+		t.Error("an owner of nothing")
+	}
+}
+
 func TestNoKeysKept(t *testing.T) {
 	l := New()
 	s := addOut(1)
