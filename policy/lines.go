@@ -56,7 +56,11 @@ func (s *lineScanner) peek() byte {
 	return 0
 }
 
+// step goes on by one octet, never past the end.
 func (s *lineScanner) step() {
+	if s.at >= len(s.text) {
+		return
+	}
 	if s.peek() == '\n' {
 		s.line++
 	}
@@ -150,7 +154,7 @@ func (s *lineScanner) list(end byte, element func(n int)) {
 		s.blank(true)
 		start := s.at
 		if s.at >= len(s.text) || s.peek() == end {
-			s.at++
+			s.step()
 			return
 		}
 		element(n)
