@@ -96,7 +96,7 @@ func (x *createExchange) wipe() {
 }
 
 func (x *createExchange) onResponse(sa *SA, m *message) {
-	if m.rule.mark == carriesError {
+	if m.rule.mark == carriesErrorAlone {
 		x.onError(sa, errorNotify(m.payloads))
 		return
 	}
@@ -105,7 +105,7 @@ func (x *createExchange) onResponse(sa *SA, m *message) {
 	ke, hasKE := wire.Find[*wire.KE](m.payloads)
 	choice, mm := policy.CheckESP(x.plan.offered, answer.Proposals)
 	switch {
-	case mm != nil || choice.Group == wire.GroupNone: // RFC 7296 section 3.3.6: then no KE counts
+	case errorNotify(m.payloads) != nil || mm != nil || choice.Group == wire.GroupNone: // RFC 7296 section 3.3.6: then no KE counts
 		sa.concludeChild(x, x.plan, m.payloads, alg.Secret{}, x.nonce, nonce.Data)
 	case !hasKE || ke.Group != choice.Group || ke.Group != x.group || x.kx == nil:
 		sa.discard(x, x.plan, &Refusal{Stage: x.name(), Code: CodeProtocol, Why: fmt.Sprintf("the peer chose %s and sent no key of it", suite.DHName(choice.Group))})
@@ -173,8 +173,12 @@ func (x *createExchange) onFailure(sa *SA, r *Refusal) {
 // concludeChild takes the answer to our offer, in IKE_AUTH or CREATE_CHILD_SA, and installs the child.
 func (sa *SA) concludeChild(x exchange, plan *childPlan, ps []wire.Payload, shared alg.Secret, ni, nr []byte) {
 	if n := errorNotify(ps); n != nil { // in IKE_AUTH: the IKE SA is up, the child is not
-		sa.done(x)
-		sa.refused(childRefused(sa, plan.config, plan, n), plan.config.Name)
+		if r := childRefused(sa, plan.config, plan, n); has(ps, wire.PayloadSA) {
+			sa.discard(x, plan, r)
+		} else {
+			sa.done(x)
+			sa.refused(r, plan.config.Name)
+		}
 		return
 	}
 	c, r := sa.acceptAnswer(plan, ps)
@@ -213,6 +217,9 @@ func (sa *SA) acceptAnswer(plan *childPlan, ps []wire.Payload) (*child, *Refusal
 	}
 	if choice.SPI < 256 {
 		return nil, &Refusal{Stage: "CREATE_CHILD_SA", Code: CodeProtocol, Why: fmt.Sprintf("the peer's ESP SPI is %d, below 256", choice.SPI)}
+	}
+	if slices.Contains(sa.early, choice.SPI) {
+		return nil, &Refusal{Stage: "CREATE_CHILD_SA", Code: CodePeerError, Why: "the peer deleted the child before its answer came"}
 	}
 	i, r, mm := policy.CheckNarrowed(plan.config, tsi.Selectors, tsr.Selectors)
 	if mm != nil {

@@ -47,6 +47,8 @@ remote = ["10.1.0.0/16"]
 var (
 	addrA = netip.MustParseAddr("192.0.2.1")
 	addrB = netip.MustParseAddr("198.51.100.7")
+	apA   = netip.AddrPortFrom(addrA, 500)
+	apB   = netip.AddrPortFrom(addrB, 500)
 )
 
 // kernelCaps is a data plane that can do everything.
@@ -189,6 +191,7 @@ type network struct {
 	hook   func(d datagram) []datagram // what becomes of a datagram; nil: delivered
 	delay  time.Duration
 	steps  int
+	lied   bool
 	rewire func(to netip.Addr) *host // who has an address
 }
 

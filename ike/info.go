@@ -223,7 +223,10 @@ func (sa *SA) onInfoRequest(m *message) {
 	for _, d := range deletes {
 		if d.Protocol == wire.ProtoESP {
 			for _, spi := range d.SPIs {
-				if c := sa.childByOutbound(spi); c != nil && !slices.Contains(gone, c) {
+				switch c := sa.childByOutbound(spi); {
+				case c == nil:
+					sa.deletedEarly(spi)
+				case !slices.Contains(gone, c):
 					gone = append(gone, c)
 				}
 			}
@@ -246,6 +249,14 @@ func (sa *SA) onInfoRequest(m *message) {
 		return
 	}
 	sa.respond(&wire.Delete{Protocol: wire.ProtoESP, SPIs: spis})
+}
+
+// deletedEarly notes an SPI that we do not know, while we wait for the answer to a CREATE_CHILD_SA: that answer may be lost and come, repeated,
+// after the Delete of what it made. Such a child must not be installed then, since the other half is gone.
+func (sa *SA) deletedEarly(spi uint32) {
+	if _, ok := sa.requests.current.(*createExchange); ok && len(sa.early) < sa.maxChildren() {
+		sa.early = append(sa.early, spi)
+	}
 }
 
 // endsIKE: RFC 7296 section 2.21.2: these end the IKE SA without a Delete.

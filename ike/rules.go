@@ -23,7 +23,8 @@ type mark uint8
 
 const (
 	always       mark = iota
-	carriesError      // an error notify in place of what the exchange is for
+	carriesError      // an error notify in place of a proof of identity
+	carriesErrorAlone // an error notify in place of a child
 	carriesCookie
 	carriesIKEProposal // an SA payload that proposes an IKE SA
 	carriesRekey       // REKEY_SA
@@ -84,7 +85,7 @@ func rules() []rule {
 			"the peer replaces a child: receive on the new one at once, send on it when the old one goes"},
 		{"child-request", create, false, in(phaseEstablished, phaseClosing), always, p(sa, nonce, tsi, tsr), p(ke, notify, vendor, cp),
 			"the peer wants a further child: choose, install, answer"},
-		{"create-error", create, true, in(phaseEstablished, phaseClosing), carriesError, p(notify), p(vendor),
+		{"create-error", create, true, in(phaseEstablished, phaseClosing), carriesErrorAlone, p(notify), p(vendor),
 			"the peer refuses the child; the IKE SA stays"},
 		{"child-response", create, true, in(phaseEstablished, phaseClosing), always, p(sa, nonce, tsi, tsr), p(ke, notify, vendor, cp),
 			"the peer agrees to the child: install it"},
@@ -112,6 +113,8 @@ func (m mark) fits(ps []wire.Payload) bool {
 	case carriesError:
 		// An IKE_AUTH response may hold a proof and, for its child, an error (RFC 7296 section 2.21.2): that is no refusal.
 		return errorNotify(ps) != nil && !has(ps, wire.PayloadAuth)
+	case carriesErrorAlone: // with a child beside the error the peer contradicts itself: the child is to be deleted
+		return errorNotify(ps) != nil && !has(ps, wire.PayloadSA)
 	case carriesCookie:
 		return len(notifies(ps, wire.NotifyCookie)) > 0 && !has(ps, wire.PayloadSA)
 	case carriesRekey:
@@ -164,8 +167,7 @@ func transitions() []transition {
 	return []transition{
 		{phaseOpening, phaseAuthenticating, "suite agreed", "keys are agreed; identities are proved next"},
 		{phaseAuthenticating, phaseEstablished, "peer proved", "the peer proved its identity; the IKE SA is up"},
-		{phaseAuthenticating, phaseClosing, "refused", "authentication failed; the answer is kept for repeats"},
-		{phaseAuthenticating, phaseClosing, "lowered", "lowered before the peer answered; closing once it does"},
+		{phaseAuthenticating, phaseClosing, "refused", "authentication failed; the peer is told, until it has surely heard"},
 		{phaseEstablished, phaseClosing, "lowered", "closing; the peer is told"},
 		{phaseOpening, phaseFinished, "end", "the attempt ended before keys were agreed"},
 		{phaseAuthenticating, phaseFinished, "end", "the attempt ended before the peer proved its identity"},

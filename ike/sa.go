@@ -31,6 +31,7 @@ type SA struct {
 	queue     []exchange // intents that wait for the window
 	postponed []postponed
 	children  []*child
+	early     []uint32 // the peer's SPIs that it deleted while a CREATE_CHILD_SA of ours waited for its answer
 
 	since     Time // Initiate, or the first packet
 	up        Time // when the peer proved its identity
@@ -129,6 +130,7 @@ func (sa *SA) done(x exchange) {
 	if sa.requests.current == x {
 		sa.requests.current = nil
 		sa.requests.data = nil
+		sa.early = nil
 	}
 }
 
