@@ -125,7 +125,7 @@ func (b backend) Down(ctx context.Context, name, child string, emit func(control
 		case <-b.d.stopping:
 			return stopping()
 		case n := <-w.news:
-			if l, ok := n.line(); ok {
+			if l, ok := n.line(); ok && n.report.Code != ike.CodeChildDown {
 				emit(l)
 			}
 		case <-tick.C:

@@ -16,8 +16,17 @@ import (
 	"cygnet/xfrm"
 )
 
-// view is a connection's machines at one moment.
+// view is a connection's machines at one moment, without those that have ended and only repeat their last answer.
 type view struct{ machines []ike.Status }
+
+func (v *view) add(m ike.Status) {
+	if !lingers(m) {
+		v.machines = append(v.machines, m)
+	}
+}
+
+// lingers: a machine that refused its peer, say, answers repeated requests for a while. It holds nothing and nobody waits for it.
+func lingers(m ike.Status) bool { return m.Phase == "closing" && len(m.Children) == 0 }
 
 // machines lists all machines of all shards, those of connections first known to the status ordered by age.
 func (d *Daemon) machines() ([]ike.Status, error) {
@@ -37,7 +46,7 @@ func (d *Daemon) view(connection string) (v view, err error) {
 	all, err := d.machines()
 	for _, m := range all {
 		if m.Connection == connection {
-			v.machines = append(v.machines, m)
+			v.add(m)
 		}
 	}
 	return v, err
@@ -126,7 +135,7 @@ func (b backend) Status(ctx context.Context) (*control.Status, *control.Failure)
 		v := view{}
 		for _, m := range machines {
 			if m.Connection == conn.Name {
-				v.machines = append(v.machines, m)
+				v.add(m)
 				c.IKE = append(c.IKE, ikeStatus(m, usage))
 			}
 		}
