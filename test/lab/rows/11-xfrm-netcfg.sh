@@ -1,0 +1,2 @@
+# build: ./xfrm/netcfg
+gotests netcfg
