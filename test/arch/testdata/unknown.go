@@ -1,0 +1,5 @@
+// as: ike/novel
+
+package bad
+
+import "cygnet/ike/wire" // want import
