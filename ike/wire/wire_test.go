@@ -93,7 +93,7 @@ func onePayloadOfEach() []Payload {
 func TestRoundTrip(t *testing.T) {
 	for _, last := range []Payload{
 		&SK{First: PayloadIDi, Body: []byte("sealed")},
-		&SKF{First: PayloadIDi, Number: 1, Total: 3, Body: []byte("sealed")},
+		&SKF{First: PayloadIDi, Number: 1, Total: MaxFragments, Body: []byte("sealed")},
 	} {
 		m := &Message{
 			Header: Header{SPIi: 1, SPIr: 1 << 63, MajorVersion: 2, MinorVersion: 3, Exchange: IKEIntermediate,
@@ -184,6 +184,7 @@ func TestUnencodable(t *testing.T) {
 		{"too many selectors", &TS{Selectors: make([]TrafficSelector, MaxSelectors+1)}},
 		{"selector without addresses", &TS{Selectors: []TrafficSelector{{TSType: TSIPv4AddrRange}}}},
 		{"two families", &TS{Selectors: []TrafficSelector{NewTrafficSelector(0, 0, 65535, addr("192.0.2.1"), addr("2001:db8::"))}}},
+		{"two families, IPv6 first", &TS{Selectors: []TrafficSelector{NewTrafficSelector(0, 0, 65535, addr("2001:db8::"), addr("192.0.2.1"))}}},
 		{"backwards", &TS{Selectors: []TrafficSelector{NewTrafficSelector(0, 0, 65535, addr("192.0.2.2"), addr("192.0.2.1"))}}},
 		{"ports backwards", &TS{Selectors: []TrafficSelector{NewTrafficSelector(6, 2, 1, addr("192.0.2.2"), addr("192.0.2.2"))}}},
 		{"long label", &TS{Selectors: []TrafficSelector{{TSType: TSSecLabel, Raw: make([]byte, 65532)}}}},
