@@ -3,6 +3,7 @@ package userspace
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -54,7 +55,8 @@ func newNetns(t *testing.T) *netns {
 	if err := <-entered; err != nil {
 		t.Fatalf("enter %s: %v", n.name, err)
 	}
-	n.must(t, "ip link set lo up")
+	// No duplicate address detection: addresses can be used at once.
+	n.must(t, "sysctl -qw net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.accept_dad=0", "ip link set lo up")
 	return n
 }
 
@@ -103,7 +105,7 @@ func (g *gateway) start(t *testing.T) {
 	var err error
 	g.do(func() {
 		lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-			return c.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, Mark) })
+			return c.Control(func(fd uintptr) { asTransport(t, int(fd)) })
 		}}
 		var pc net.PacketConn
 		if pc, err = lc.ListenPacket(context.Background(), "udp", g.outer.String()); err != nil {
@@ -118,6 +120,21 @@ func (g *gateway) start(t *testing.T) {
 	go g.receive(g.conn, g.driver)
 	for _, n := range g.driver.Notes() {
 		t.Log(n)
+	}
+}
+
+// asTransport sets what the transport's sockets have: the mark, and policies of their own that let everything pass.
+func asTransport(t *testing.T, fd int) {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, Mark); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range []byte{0, 1} {
+		var info [policyLen]byte
+		binary.NativeEndian.PutUint16(info[40:], unix.AF_INET)
+		info[offDir] = dir
+		if err := unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_XFRM_POLICY, string(info[:])); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -218,7 +235,7 @@ func (n *netns) pings(t *testing.T, to string) {
 	t.Helper()
 	if out, err := n.run("ping -q -c 3 -i 0.05 -W 3 " + to); err != nil {
 		state := ""
-		for _, c := range []string{"ip rule", "ip -6 rule", "ip route show table all proto 67", "ip -6 route show table all", "ip xfrm policy", "grep -v \\s0$ /proc/net/xfrm_stat"} {
+		for _, c := range []string{"ip rule", "ip -6 rule", "ip route show table all proto 67", "ip -6 route show table all", "ip xfrm policy", "grep InPolBlock /proc/net/xfrm_stat"} {
 			text, _ := n.run(c)
 			state += c + ":\n" + text
 		}
@@ -259,4 +276,129 @@ func TestPingThroughTwoDrivers(t *testing.T) {
 	if out, err := s.a.run("ip route get 10.2.0.1"); err == nil {
 		t.Errorf("after Close there is a way: %s", out)
 	}
+}
+
+// received counts the echo requests that a namespace's own addresses have got, both families.
+func (n *netns) received(t *testing.T) string {
+	t.Helper()
+	out, err := n.run("nstat -asz IcmpMsgInType8 Icmp6InEchos")
+	if err != nil {
+		t.Skipf("nstat: %v: %s", err, out)
+	}
+	var numbers []string
+	for _, line := range strings.Split(out, "\n") {
+		if f := strings.Fields(line); len(f) > 1 && !strings.HasPrefix(line, "#") {
+			numbers = append(numbers, f[1])
+		}
+	}
+	return strings.Join(numbers, " ")
+}
+
+// RFC 4301 section 5.2: a clear packet that a protect policy covers is discarded, whether it is for a host behind the gateway or for the gateway itself.
+// The forger is on the link to the gateway and uses the addresses of the peer's hosts.
+func TestTrap_4301_2_ForgedClearPackets(t *testing.T) {
+	s := newSite(t)
+	forge := func() {
+		for _, to := range []string{"-I 10.2.0.1 10.1.0.5", "-I 10.2.0.1 10.1.0.1", "-I fd02::1 fd01::5", "-I fd02::1 fd01::1"} {
+			s.b.run("ping -q -c 1 -W 0.2 " + to)
+		}
+	}
+	forge()
+	host, gate := s.host.received(t), s.a.received(t)
+	if host != "1 1" || gate != "1 1" {
+		t.Fatalf("without a policy the forger reaches host %s, gateway %s; want 1 1", host, gate)
+	}
+	s.a.start(t)
+	s.a.apply(t, child(&s.a, &s.b, 0x1001, 0x2001, "10.1.0.0/16", "10.2.0.0/16")...)
+	s.a.apply(t, child(&s.a, &s.b, 0x1002, 0x2002, "fd01::/64", "fd02::/64")...)
+	forge()
+	if h, g := s.host.received(t), s.a.received(t); h != host || g != gate {
+		t.Errorf("received at the host %s, before %s; at the gateway %s, before %s", h, host, g, gate)
+	}
+	s.a.stop(t)
+	forge() // and so it stays without the process
+	if h, g := s.host.received(t), s.a.received(t); h != host || g != gate {
+		t.Errorf("after Close received at the host %s, before %s; at the gateway %s, before %s", h, host, g, gate)
+	}
+}
+
+// A new process takes over what the last one left, and Sweep removes what it does not want.
+func TestRestart(t *testing.T) {
+	s := newSite(t)
+	s.a.start(t)
+	s.b.start(t)
+	first := child(&s.a, &s.b, 0x1001, 0x2001, "10.1.0.0/16", "10.2.0.0/16")
+	s.a.apply(t, first...)
+	s.a.apply(t, child(&s.a, &s.b, 0x1003, 0x2003, "10.1.0.0/16", "10.3.0.0/16")[2:]...)
+	s.a.stop(t)
+	for _, to := range []string{"10.2.0.1", "10.3.0.1"} {
+		if out, err := s.a.run("ip route get " + to); err == nil {
+			t.Errorf("after Close there is a way: %s", out)
+		}
+	}
+	s.a.start(t)
+	if out, err := s.a.run("ip route get 10.2.0.1"); err == nil {
+		t.Errorf("before the first policy there is a way: %s", out)
+	}
+	s.a.apply(t, child(&s.a, &s.b, 0x1001, 0x2001, "10.1.0.0/16", "10.2.0.0/16")...)
+	s.b.apply(t, child(&s.b, &s.a, 0x2001, 0x1001, "10.2.0.0/16", "10.1.0.0/16")...)
+	s.a.do(func() {
+		if err := s.a.driver.Sweep(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	s.host.pings(t, "10.2.0.1")
+	if out, err := s.a.run("ip route show table 17241"); err != nil || strings.Contains(out, "10.3.0.0") {
+		t.Errorf("not swept: %s", out)
+	}
+	for _, op := range first[2:] {
+		s.a.apply(t, xfrm.RemovePolicy{Slot: op.(xfrm.PutPolicy).Policy.Slot})
+	}
+	for _, c := range []string{"ip rule", "ip route show table all", "ip xfrm policy"} {
+		if out, err := s.a.run(c); err != nil || strings.Contains(out, "17241") || strings.Contains(out, "10.2.0") {
+			t.Errorf("%s: left behind: %v\n%s", c, err, out)
+		}
+	}
+	s.a.stop(t)
+	s.b.stop(t)
+}
+
+// The remote prefix is everything, the peer's outer address included, and the host filters by reverse path strictly: neither ESP nor the local
+// network goes into the TUN.
+func TestEverythingThroughTheTunnel(t *testing.T) {
+	s := newSite(t)
+	s.a.must(t, "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.wan.rp_filter=1 net.ipv4.conf.default.rp_filter=1")
+	s.b.must(t, "ip addr add 203.0.113.9/32 dev lo")
+	s.a.start(t)
+	s.b.start(t)
+	s.a.apply(t, child(&s.a, &s.b, 0x1001, 0x2001, "10.1.0.0/16", "0.0.0.0/0")...)
+	s.b.apply(t, child(&s.b, &s.a, 0x2001, 0x1001, "0.0.0.0/0", "10.1.0.0/16")...)
+	s.host.pings(t, "203.0.113.9")
+	s.host.pings(t, "10.2.0.1")
+	s.host.pings(t, "192.0.2.2") // the peer's outer address, from inside
+	s.a.pings(t, "10.1.0.5")     // the gateway's own network
+	s.host.pings(t, "10.1.0.1")
+	s.a.stop(t)
+	s.b.stop(t)
+}
+
+// Host to host: the selectors are the outer addresses themselves.
+func TestHostToHost(t *testing.T) {
+	s := newSite(t)
+	s.a.start(t)
+	s.b.start(t)
+	s.a.apply(t, child(&s.a, &s.b, 0x1001, 0x2001, "192.0.2.1/32", "192.0.2.2/32")...)
+	s.b.apply(t, child(&s.b, &s.a, 0x2001, 0x1001, "192.0.2.2/32", "192.0.2.1/32")...)
+	s.a.pings(t, "192.0.2.2")
+	s.b.pings(t, "192.0.2.1")
+	for _, g := range []*gateway{&s.a, &s.b} {
+		_ = g.driver.UsageAll(context.Background(), func(id xfrm.SAID, u xfrm.Usage) bool {
+			if u.Packets < 6 {
+				t.Errorf("%s carried %d packets, want 6", id, u.Packets)
+			}
+			return true
+		})
+	}
+	s.a.stop(t)
+	s.b.stop(t)
 }

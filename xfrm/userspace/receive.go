@@ -49,7 +49,7 @@ func (d *Driver) open(s *sa, p []byte, from netip.AddrPort, now int64) []byte {
 	case esp.Integrity:
 		s.usage.IntegrityDrops++
 	default: // authenticated
-		d.authenticated(s, len(p), from, s.in.Sequence() > highest, now)
+		d.authenticated(s, len(data), from, s.in.Sequence() > highest, now)
 	}
 	if reason == esp.Accepted {
 		data, reason = esp.Datagram(data, next)

@@ -234,10 +234,8 @@ func planRules(policies []xfrm.Policy, ports [2]uint16) []rule {
 				put(rule{v6: v6, pref: prefBypass, from: sel.Src, to: sel.Dst, proto: sel.Proto, sports: sel.SrcPorts, dports: sel.DstPorts, table: mainTable})
 			}
 		default:
-			if peer := pol.Template.Dst; pol.Action == xfrm.Protect && (!peer.IsValid() || sel.Dst.Contains(peer)) {
-				for _, r := range ownRules(v6, ports) {
-					put(r)
-				}
+			for _, r := range ownRules(policies, pol, ports) {
+				put(r)
 			}
 			put(rule{v6: v6, pref: prefTable, notMark: true, table: Table})
 		}
@@ -248,9 +246,23 @@ func planRules(policies []xfrm.Policy, ports [2]uint16) []rule {
 	return rules
 }
 
-// ownRules lead what leaves our own ports, and ESP that this host itself sends, past our table. The mark on our sockets does that already; but
-// where strict reverse path filtering asks for the way back of what the peer sends us, there is no mark.
-func ownRules(v6 bool, ports [2]uint16) []rule {
+// ownRules are for a policy whose remote prefix holds the peer itself. The mark on our sockets already leads what we send to the peer past our
+// table; but where strict reverse path filtering asks for the way back of what the peer, or a router before it, sends us, there is no mark.
+// So what this host sends from its outer address goes to main, unless that address lies in a local prefix; then only what leaves our own
+// ports, and ESP.
+func ownRules(policies []xfrm.Policy, pol *xfrm.Policy, ports [2]uint16) []rule {
+	own, peer := pol.Template.Src, pol.Template.Dst
+	dst := pol.Slot.Selector.Dst
+	if pol.Action != xfrm.Protect || peer.IsValid() && !dst.Contains(peer) {
+		return nil
+	}
+	v6 := dst.Addr().Is6()
+	inside := slices.ContainsFunc(policies, func(p xfrm.Policy) bool {
+		return p.Slot.Direction == xfrm.Out && p.Action != xfrm.Pass && p.Slot.Selector.Src.Contains(own)
+	})
+	if own.IsValid() && own.Is6() == v6 && !inside {
+		return []rule{{v6: v6, pref: prefOwn, local: true, from: netip.PrefixFrom(own, own.BitLen()), table: mainTable}}
+	}
 	r := []rule{{v6: v6, pref: prefOwn, local: true, proto: xfrm.ProtoESP, table: mainTable}}
 	for _, p := range ports {
 		r = append(r, rule{v6: v6, pref: prefOwn, local: true, proto: protoUDP, sports: xfrm.Ports{First: p, Last: p}, table: mainTable})
