@@ -101,11 +101,14 @@ func printProblems(w io.Writer, problems []policy.Problem) {
 		if p.Warning {
 			kind = "warning"
 		}
-		place := p.File
-		if p.Line > 0 {
-			place = fmt.Sprintf("%s:%d", p.File, p.Line)
+		place := ""
+		switch {
+		case p.Line > 0:
+			place = fmt.Sprintf("%s:%d: ", p.File, p.Line)
+		case p.File != "":
+			place = p.File + ": "
 		}
-		fmt.Fprintf(w, "%s: %s: %s\n", place, kind, p.Text)
+		fmt.Fprintf(w, "%s%s: %s\n", place, kind, p.Text)
 		if p.Hint != "" {
 			fmt.Fprintf(w, "    hint: %s\n", p.Hint)
 		}

@@ -66,7 +66,7 @@ func (c *command) checkText(dir string, snap *policy.Snapshot, problems []policy
 		} else {
 			errors++
 		}
-		fmt.Fprintf(c.out, "%s: %s: %s\n", place(p), kind, printable(p.Text))
+		fmt.Fprintf(c.out, "%s%s: %s\n", place(p), kind, printable(p.Text))
 		if p.Hint != "" {
 			fmt.Fprintf(c.out, "    hint: %s\n", printable(p.Hint))
 		}
@@ -124,11 +124,15 @@ func ranges(ts []policy.TS) string {
 	return strings.Join(s, ", ")
 }
 
+// place is "conn.d/site-b.toml:7: ", or empty when a problem is not in a file.
 func place(p policy.Problem) string {
-	if p.Line > 0 {
-		return fmt.Sprintf("%s:%d", p.File, p.Line)
+	switch {
+	case p.File == "":
+		return ""
+	case p.Line == 0:
+		return printable(p.File) + ": "
 	}
-	return p.File
+	return fmt.Sprintf("%s:%d: ", printable(p.File), p.Line)
 }
 
 func count(n int, what string) string {

@@ -313,3 +313,11 @@ func TestCheckBad(t *testing.T) {
 		t.Error("the secret is in the output")
 	}
 }
+
+func TestCheckNoDir(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	out, _, exit := ikectl(context.Background(), "check", dir)
+	if exit != 1 || !strings.HasPrefix(out, "error: ") || !strings.Contains(out, dir) {
+		t.Errorf("exit %d, out\n%s", exit, out)
+	}
+}

@@ -66,6 +66,9 @@ func (l *directoryLoop) do(action directory.Action) {
 	case directory.Release:
 		d.plane.box.put(releaseOf{a.Owner})
 	case directory.Report:
+		if l.closing { // "next try in 8 s" would not be true
+			return
+		}
 		d.tell(news{at: time.Now(), report: a.Report})
 	default:
 		d.log.Errorf("the directory asked for %T, which this daemon does not know", a)

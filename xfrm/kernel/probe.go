@@ -47,7 +47,7 @@ func probe(ctx context.Context, s *socket) (xfrm.Capabilities, dialect, error) {
 				caps.Integ[suite.Integ] = true
 			}
 		case errors.Is(err, unix.EPROTONOSUPPORT):
-			return xfrm.Capabilities{}, dialect{}, fmt.Errorf("the kernel refuses ESP: protocol not supported (is module esp4 missing or blacklisted?): %w", err)
+			return xfrm.Capabilities{}, dialect{}, fmt.Errorf("the kernel has no ESP (is module esp4 missing or blacklisted?): %w", err)
 		case errors.Is(err, unix.EPERM):
 			return xfrm.Capabilities{}, dialect{}, fmt.Errorf("the kernel refuses SAs: CAP_NET_ADMIN is needed: %w", err)
 		case first == nil:
