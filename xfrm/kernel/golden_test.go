@@ -18,7 +18,7 @@ import (
 
 var repeat = regexp.MustCompile(`^([0-9a-f]{2})\*([0-9]+)$`)
 
-func octets(t *testing.T, text string) []byte {
+func octets(t testing.TB, text string) []byte {
 	t.Helper()
 	var out []byte
 	for line := range strings.Lines(text) {

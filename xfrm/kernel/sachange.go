@@ -87,7 +87,7 @@ func (s sastate) moveSA(dir xfrm.Direction, src, dst netip.Addr, encap *xfrm.Enc
 			c.sent = min(c.sent, math.MaxUint32)
 		}
 		r.attr(nl.XFRMA_REPLAY_ESN_VAL, replayState(c.sent, c.seen, c.window, c.bitmap))
-	} else if v, ok := s.attrs[nl.XFRMA_REPLAY_VAL]; ok {
+	} else if v := s.attrs[nl.XFRMA_REPLAY_VAL]; len(v) >= nl.SizeofXfrmReplayState {
 		sent := binary.NativeEndian.AppendUint32(nil, uint32(min(c.sent, math.MaxUint32)))
 		r.attr(nl.XFRMA_REPLAY_VAL, sent, v[4:])
 	}
