@@ -172,7 +172,8 @@ type (
 		Detail     string // for -v
 		Hint       string // what to change
 	}
-	// Finish is the last action of a machine; everything that its owner still holds is removed by the ledger.
+	// Finish is the last action of a machine; everything that its owner still holds is removed by the ledger. CodeIgnored means that a stranger's
+	// request was not worth keeping (dropped, or answered without keeping state): nothing to log above detail level.
 	Finish struct {
 		Connection string
 		Code       Code // why

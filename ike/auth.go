@@ -96,7 +96,7 @@ func (sa *SA) verifyResponder(p *authenticating, m *message) (auth.Identity, *Re
 }
 
 func pskHint(c *policy.Connection) string {
-	return fmt.Sprintf("%s: %s must hold the same octets on both sides, without a newline at its end on one side only", where(c, "psk.file", "psk"), c.PSKFile)
+	return fmt.Sprintf("%s: %s must hold the same key as the peer's file", where(c, "psk.file", "psk"), c.PSKFile)
 }
 
 // reject: the response does not convince. The peer, which believes the IKE SA is up, is told in an exchange of its own (section 2.21.2).
@@ -142,6 +142,7 @@ func (sa *SA) onAuthRequest(m *message) {
 			return
 		}
 		sa.respond(append(proof, c.answer...)...)
+		c.answer = nil
 		sa.childUp(c)
 	})
 }

@@ -111,6 +111,8 @@ type childPlan struct {
 	spi      uint32
 	offered  []wire.Proposal
 	tsi, tsr []wire.TrafficSelector
+	// cancelled says why the child is not wanted any more; it is deleted as soon as it is there.
+	cancelled string
 }
 
 // planChild prepares an offer; pfs adds key exchange methods. packet, of which the request is made, goes first in the selectors (RFC 7296 section 2.9).

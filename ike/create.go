@@ -96,6 +96,11 @@ func (x *createExchange) wipe() {
 }
 
 func (x *createExchange) onResponse(sa *SA, m *message) {
+	if sa.phase.name() != phaseEstablished { // the IKE SA goes, and the child with it
+		x.wipe()
+		sa.done(x)
+		return
+	}
 	if m.rule.mark == carriesErrorAlone {
 		x.onError(sa, errorNotify(m.payloads))
 		return
@@ -197,6 +202,9 @@ func (sa *SA) concludeChild(x exchange, plan *childPlan, ps []wire.Payload, shar
 		case err != nil:
 			sa.notInstalled(x, plan, err)
 		case c.gone:
+		case plan.cancelled != "":
+			sa.report(Report{Child: c.config.Name, Code: CodeClosed, Text: plan.cancelled})
+			sa.deleteChild(c, plan.cancelled)
 		default:
 			sa.childUp(c)
 		}

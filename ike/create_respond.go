@@ -50,6 +50,7 @@ func (sa *SA) onCreateRequest(m *message) {
 			return
 		}
 		sa.respond(c.answer...)
+		c.answer = nil
 		sa.childUp(c)
 	})
 }
@@ -181,6 +182,9 @@ func (sa *SA) installAnswer(a *childAsk, c *child, choice policy.ESPChoice, k ke
 	sa.install(c, func(err error) {
 		var op *xfrm.OpError
 		switch {
+		case err == nil && c.gone:
+			keys.Wipe()
+			then(nil, temporary(a.stage, "the child was lowered before it was up"))
 		case err == nil:
 			keys.Wipe()
 			if c.replaces != nil {

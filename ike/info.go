@@ -89,19 +89,51 @@ func (sa *SA) lowerChild(e Lower) {
 	if why == "" {
 		why = "closed as asked"
 	}
-	wanted := func(x exchange) bool { c, ok := x.(*createExchange); return ok && c.config.Name == e.Child }
-	sa.queue = slices.DeleteFunc(sa.queue, wanted)
-	sa.postponed = slices.DeleteFunc(sa.postponed, func(p postponed) bool { return wanted(p.x) })
+	found := sa.cancel(e.Child, why)
 	for _, c := range slices.Clone(sa.children) {
 		if c.config.Name != e.Child || c.deleting {
 			continue
 		}
+		found = true
 		if e.Silent {
 			sa.dropChild(c, why)
 		} else {
 			sa.deleteChild(c, why)
 		}
 	}
+	if !found {
+		sa.report(Report{Child: e.Child, Code: CodeClosed, Text: "is not up"})
+	}
+}
+
+// cancel takes back intents to raise a child. What is on its way is deleted when it arrives.
+func (sa *SA) cancel(name, why string) (found bool) {
+	wanted := func(x exchange) bool { c, ok := x.(*createExchange); return ok && c.config.Name == name }
+	before := len(sa.queue) + len(sa.postponed)
+	sa.queue = slices.DeleteFunc(sa.queue, wanted)
+	sa.postponed = slices.DeleteFunc(sa.postponed, func(p postponed) bool { return wanted(p.x) })
+	found = len(sa.queue)+len(sa.postponed) < before
+	var plan *childPlan
+	var others *[]string
+	switch x := sa.requests.current.(type) {
+	case *createExchange:
+		plan = x.plan
+	case *authExchange:
+		plan, others = x.plan, &x.children
+	case *initExchange:
+		others = &x.children
+	}
+	if plan != nil && plan.config.Name == name {
+		plan.cancelled = why
+		return true
+	}
+	if others == nil || !slices.Contains(*others, name) {
+		return found
+	}
+	if *others = slices.DeleteFunc(slices.Clone(*others), func(s string) bool { return s == name }); len(*others) == 0 {
+		sa.finish(CodeClosed, why, false) // it was the only one, and keys are not even agreed
+	}
+	return true
 }
 
 // deleteChild tells the peer that a child goes (RFC 7296 section 2.4: a child that is deleted here MUST be).

@@ -349,6 +349,77 @@ func TestExpire(t *testing.T) {
 	n.a.wants(CodeChildDown, "its lifetime ended")
 }
 
+// TestLowerChildOnItsWay: a child that is not wanted any more before it is up does not stay.
+func TestLowerChildOnItsWay(t *testing.T) {
+	for _, wait := range []time.Duration{0, 15 * time.Millisecond, 30 * time.Millisecond, 40 * time.Millisecond} {
+		n := newPair(t, two(""))
+		n.a.step(Initiate{})
+		n.run(wait, nil)
+		n.a.step(Lower{Child: "lan"})
+		n.run(10*time.Second, nil)
+		n.both(1)
+		if c := n.a.sa.Status().Children; c[0].Name != "dmz" {
+			t.Errorf("after %v: %+v", wait, c)
+		}
+		n.a.step(RaiseChild{Child: "lan"})
+		n.run(5*time.Millisecond, nil)
+		n.a.step(Lower{Child: "lan"})
+		n.run(10*time.Second, nil)
+		n.both(1)
+		n.a.step(Lower{Child: "lan"})
+		if r := n.a.reports[len(n.a.reports)-1]; r.Code != CodeClosed || r.Text != "is not up" {
+			t.Errorf("%+v", r)
+		}
+	}
+	n := newPair(t, setup{})
+	n.a.step(Initiate{})
+	n.a.step(Lower{Child: "lan"})
+	if n.a.finish == nil || n.a.finish.Retry {
+		t.Errorf("finish %+v", n.a.finish)
+	}
+}
+
+// TestDeleteBeforeAnswer: the answer to our CREATE_CHILD_SA is lost, and the peer deletes the child before the answer comes again.
+func TestDeleteBeforeAnswer(t *testing.T) {
+	n := newPair(t, two(""))
+	n.a.step(Initiate{Children: []string{"lan"}})
+	n.both(1)
+	lost := false
+	n.hook = func(d datagram) []datagram {
+		if h, _ := wire.ParseHeader(d.data); h.Exchange == wire.CreateChildSA && h.Response() && !lost {
+			lost = true
+			return nil
+		}
+		return []datagram{d}
+	}
+	n.a.step(RaiseChild{Child: "dmz"})
+	n.run(time.Second, func() bool { return n.b.children() == 2 })
+	n.b.step(Lower{Child: "dmz"})
+	n.run(time.Minute, nil)
+	n.both(1)
+	n.a.wants(CodePeerError, "the peer deleted the child before its answer came")
+}
+
+// TestCreateWhileLowering: the answer to a CREATE_CHILD_SA comes when the IKE SA is already closing; no child comes up.
+func TestCreateWhileLowering(t *testing.T) {
+	n := newPair(t, two(""))
+	n.a.step(Initiate{Children: []string{"lan"}})
+	n.both(1)
+	n.a.step(RaiseChild{Child: "dmz"})
+	n.run(5*time.Millisecond, nil)
+	n.a.step(Lower{})
+	n.run(20*time.Second, func() bool { return n.a.finish != nil && n.b.finish != nil })
+	if n.a.finish == nil || n.b.finish == nil || n.a.finish.Retry {
+		t.Errorf("finish %+v, %+v", n.a.finish, n.b.finish)
+	}
+	for _, r := range n.a.reports {
+		if r.Child == "dmz" && r.Code == CodeChildUp {
+			t.Error("the child came up")
+		}
+	}
+	n.empty()
+}
+
 // TestLowerWhileOpening and while authenticating: in the latter the peer, which may believe the IKE SA up, is told once it answers.
 func TestLowerWhileOpening(t *testing.T) {
 	n := newPair(t, setup{})

@@ -143,6 +143,13 @@ type keyPair struct {
 	err    error
 }
 
+func (k keyPair) wipe() {
+	if k.kx != nil {
+		k.kx.Wipe()
+	}
+	k.shared.Wipe()
+}
+
 // exchangeKeys draws a key pair in the present group and sends the request.
 func (x *initExchange) exchangeKeys(sa *SA) {
 	x.wipe()
@@ -206,7 +213,7 @@ func (x *initExchange) onPacket(sa *SA, p Packet, m *wire.Message) {
 	}
 	kept, _, err := row.apply(m.Payloads)
 	if err != nil {
-		sa.ignored("an IKE_SA_INIT response from %v: %v", p.Remote, err)
+		sa.noise("an IKE_SA_INIT response from %v: %v", p.Remote, err)
 		return
 	}
 	msg := &message{Header: m.Header, payloads: kept, rule: row, path: p.Path, raw: p.Data}
@@ -224,7 +231,7 @@ func (x *initExchange) onPacket(sa *SA, p Packet, m *wire.Message) {
 func (x *initExchange) onCookie(sa *SA, m *message) {
 	n, _ := wire.FindNotify(m.payloads, wire.NotifyCookie)
 	if len(n.Data) < 1 || len(n.Data) > 64 || x.cookies >= maxCookies || bytes.Equal(n.Data, x.cookie) {
-		sa.ignored("a COOKIE of %d octets from %v", len(n.Data), m.path.Remote)
+		sa.noise("a COOKIE of %d octets from %v", len(n.Data), m.path.Remote)
 		return
 	}
 	x.cookies++
@@ -265,17 +272,17 @@ func (x *initExchange) onResponse(sa *SA, m *message) {
 	chosen, mm := policy.CheckIKE(x.offered, answer.Proposals)
 	switch {
 	case m.SPIr == 0:
-		sa.ignored("an IKE_SA_INIT response from %v without an SPI", m.path.Remote)
+		sa.noise("an IKE_SA_INIT response from %v without an SPI", m.path.Remote)
 		return
 	case mm != nil:
 		x.doubt(sa, mismatch(x.name(), CodeNoProposal, mm))
 		return
 	case ke.Group != x.group || chosen.Group != x.group:
-		sa.ignored("an IKE_SA_INIT response from %v with %s and a key of %s, we sent one of %s", m.path.Remote,
+		sa.noise("an IKE_SA_INIT response from %v with %s and a key of %s, we sent one of %s", m.path.Remote,
 			suite.DHName(chosen.Group), suite.DHName(ke.Group), suite.DHName(x.group))
 		return
 	case len(nonce.Data) < suite.PRFLen(chosen.PRF)/2:
-		sa.ignored("an IKE_SA_INIT response from %v with a nonce of %d octets, too short for the PRF", m.path.Remote, len(nonce.Data))
+		sa.noise("an IKE_SA_INIT response from %v with a nonce of %d octets, too short for the PRF", m.path.Remote, len(nonce.Data))
 		return
 	}
 	x.agree(sa, m, chosen, ke.Data, nonce.Data)

@@ -77,12 +77,12 @@ func (sa *SA) drop(format string, args ...any) {
 	sa.finish(CodeIgnored, why, false)
 }
 
-// refuseInit answers without protection and forgets the request. The answer is never longer than the request.
+// refuseInit answers without protection and forgets the request.
 func (sa *SA) refuseInit(p Packet, m *wire.Message, r *Refusal) {
 	h := sa.header(wire.IKESAInit, true, 0)
 	h.SPIr = 0 // RFC 7296 section 2.6: nothing was kept
 	data, err := (&wire.Message{Header: h, Payloads: []wire.Payload{r.notify()}}).Encode()
-	if err == nil && len(data) <= len(p.Data) {
+	if err == nil {
 		sa.send(p.Path, data)
 	}
 	sa.refused(r, "")
@@ -117,7 +117,8 @@ func bothHalves(group wire.GroupID, seed, peer []byte) keyPair {
 // respondInit sends the answer; from now on IKE_AUTH is waited for.
 func (sa *SA) respondInit(m *message, candidates []*policy.Connection, chosen wire.Proposal, wanted suite.IKE, k keyPair, ni []byte) {
 	defer k.shared.Wipe()
-	// A nonce no longer than the peer's keeps the answer no longer than the request, for whoever it was forged for.
+	// A nonce no longer than the peer's keeps the answer no longer than the request: its source may be forged, and the shard would have to ask
+	// for a COOKIE first.
 	nr := sa.draw(min(nonceLen, len(ni)))
 	found, supported := detectNAT(m.Header, m.payloads, m.path)
 	sa.nat = found
@@ -131,12 +132,8 @@ func (sa *SA) respondInit(m *message, candidates []*policy.Connection, chosen wi
 	if err == nil {
 		err = sa.derive(wanted, k.shared, ni, nr)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		sa.fail(&Refusal{Code: CodeInternal, Stage: "IKE_SA_INIT", Why: fmt.Sprintf("cannot answer IKE_SA_INIT: %v", err)})
-		return
-	case len(data) > len(m.raw): // amplification: never more octets than came from an address that may be forged
-		sa.drop("an IKE_SA_INIT request from %v shorter than its answer", m.path.Remote)
 		return
 	}
 	p := &authenticating{limit: sa.since.Add(halfOpenLimit), initI: m.raw, initR: data, ni: ni, nr: nr, candidates: candidates}

@@ -33,16 +33,15 @@ func stage(t wire.ExchangeType) string {
 
 // onPacket sorts an IKE message. What is wrong with an unprotected one is dropped in silence (RFC 7296 section 2.21).
 func (sa *SA) onPacket(p Packet) {
+	p.Path = p.Path.unmapped()
 	m, err := wire.Decode(p.Data)
 	switch {
 	case err != nil:
-		sa.ignored("a datagram from %v is no IKE message: %v", p.Remote, err)
-	case m.MajorVersion != 2:
-		sa.ignored("a message of IKE version %d from %v", m.MajorVersion, p.Remote)
+		sa.noise("a datagram from %v is no IKE message: %v", p.Remote, err)
 	case m.Exchange == wire.IKESAInit:
 		sa.onInit(p, m)
 	case sa.protect == nil || !sa.isOurs(m.Header):
-		sa.ignored("a %s from %v that belongs to no key of ours", stage(m.Exchange), p.Remote)
+		sa.noise("a %s from %v that belongs to no key of ours", stage(m.Exchange), p.Remote)
 	case m.Response():
 		sa.onResponse(p, m)
 	default:

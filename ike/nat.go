@@ -12,6 +12,14 @@ import (
 	"cygnet/xfrm"
 )
 
+// unmapped has IPv4 addresses as such: SAs and hashes are made of them.
+func (p Path) unmapped() Path {
+	return Path{
+		Local:  netip.AddrPortFrom(p.Local.Addr().Unmap(), p.Local.Port()),
+		Remote: netip.AddrPortFrom(p.Remote.Addr().Unmap(), p.Remote.Port()),
+	}
+}
+
 // nat is what NAT detection found (RFC 7296 section 2.23).
 type nat struct {
 	local  bool // we are behind NAT

@@ -22,9 +22,9 @@ const (
 type mark uint8
 
 const (
-	always       mark = iota
-	carriesError      // an error notify in place of a proof of identity
-	carriesErrorAlone // an error notify in place of a child
+	always            mark = iota
+	carriesError           // an error notify in place of a proof of identity
+	carriesErrorAlone      // an error notify in place of a child
 	carriesCookie
 	carriesIKEProposal // an SA payload that proposes an IKE SA
 	carriesRekey       // REKEY_SA

@@ -39,6 +39,7 @@ type SA struct {
 	lastSent  Time
 	usageSent Time // a UsageQuery waits for its answer since then; 0: none
 
+	noises    int // unauthentic messages so far
 	waits     map[Token]func(Event)
 	lastToken Token
 
@@ -77,6 +78,7 @@ func NewResponder(c Config) *SA {
 // Step handles one event and appends to out what is to be done.
 func (sa *SA) Step(now Time, ev Event, out *Actions) {
 	if sa.finished {
+		void(ev)
 		return
 	}
 	sa.now, sa.out = now, out
@@ -167,10 +169,20 @@ func (sa *SA) wait(then func(Event)) Token {
 func (sa *SA) resume(t Token, ev Event) {
 	then, ok := sa.waits[t]
 	if !ok {
+		void(ev)
 		return
 	}
 	delete(sa.waits, t)
 	then(ev)
+}
+
+// void wipes the secrets in an answer that came too late.
+func void(ev Event) {
+	if d, ok := ev.(JobDone); ok {
+		if k, ok := d.Result.(keyPair); ok {
+			k.wipe()
+		}
+	}
 }
 
 // job has run computed outside.
@@ -229,6 +241,13 @@ func (sa *SA) report(r Report) {
 // ignored tells the operator, at detail level, what was dropped.
 func (sa *SA) ignored(format string, args ...any) {
 	sa.report(Report{Code: CodeIgnored, Text: fmt.Sprintf(format, args...)})
+}
+
+// noise is ignored for what anyone can send: the log does not grow as the sender likes, only with the logarithm of it.
+func (sa *SA) noise(format string, args ...any) {
+	if sa.noises++; sa.noises&(sa.noises-1) == 0 {
+		sa.ignored("%s (unauthentic messages so far: %d)", fmt.Sprintf(format, args...), sa.noises)
+	}
 }
 
 // refused tells the operator about a failure.
