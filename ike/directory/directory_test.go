@@ -398,6 +398,7 @@ func TestMissingChildrenAreRaised(t *testing.T) {
 	s.up(1, "lan")
 	s.wait(raiseGrace, "1: raise dmz")
 	s.wait(raiseGrace+time.Second, "1: raise dmz")
+	s.wait(raiseGrace+2*time.Second, "1: raise dmz")
 	s.up(1, "dmz")
 	if _, ok := s.Deadline(); ok {
 		t.Error("something is planned though all is up")
@@ -482,4 +483,93 @@ func TestOrder(t *testing.T) {
 	}
 	slices.Reverse(conns)
 	newStory(t).do(load(conns...), want...)
+}
+
+func TestUpOfAnotherChild(t *testing.T) {
+	s := newStory(t, site("b", policy.StartManual))
+	s.do(Up{"b", []string{"lan"}}, "start b lan")
+	s.established(1)
+	s.do(Up{"b", []string{"dmz"}}, "1: raise dmz")
+	s.up(1, "dmz")
+	s.do(Down{"b", "dmz"}, "1: lower dmz")
+	s.do(ChildDown{1, "b", "dmz"})
+	s.finished(1, true, "report retry")
+	s.wait(time.Second, "start b lan") // dmz was taken down
+	s.established(2)
+	s.do(Up{"b", nil}, "2: raise dmz")
+	s.up(2, "dmz")
+	s.finished(2, true, "report retry")
+	s.wait(time.Second, "start b")
+}
+
+func TestUpEndsThePause(t *testing.T) {
+	s := newStory(t, site("b", policy.StartBoot))
+	s.do(Opened{"b", 1})
+	s.finished(1, true, "report retry")
+	s.do(Up{"b", nil}, "start b")
+	if st := s.Status()[0]; st.Tries != 0 || st.NextTry != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestPeerEndsThePause(t *testing.T) {
+	s := newStory(t, site("b", policy.StartBoot))
+	s.do(Opened{"b", 1})
+	s.finished(1, true, "report retry")
+	s.claimed(2, false, false)
+	s.up(2, "lan")
+	s.up(2, "dmz")
+	st := s.Status()[0]
+	if st.NextTry != 0 || st.Tries != 0 || st.LastErr != "" || st.Peer != id("gw-b.example") {
+		t.Errorf("%+v", st)
+	}
+	if _, ok := s.Deadline(); ok {
+		t.Error("something is planned")
+	}
+}
+
+func TestDownOfATrappedChild(t *testing.T) {
+	s := newStory(t, site("b", policy.StartTraffic))
+	s.do(Acquire{Connection: "b", Child: "lan"}, "start b lan")
+	s.do(Acquire{Connection: "b", Child: "dmz"})
+	s.do(Down{"b", "dmz"}, "conn:b [b/dmz] -out:10.1.0.0/16>10.3.0.0/16")
+	s.do(Acquire{Connection: "b", Child: "dmz"})
+	s.do(Opened{"b", 1})
+	s.claimed(1, true, false) // dmz waits no longer
+	s.up(1, "lan")
+	s.do(Up{"b", []string{"dmz"}}, "conn:b [b/dmz] +trap out:10.1.0.0/16>10.3.0.0/16", "1: raise dmz")
+}
+
+func TestUpOfTrafficThatFailsIsATrapAgain(t *testing.T) {
+	conn := site("b", policy.StartManual)
+	conn.Drop = true
+	s := newStory(t, conn)
+	s.do(Up{"b", nil}, blocks, "start b")
+	s.do(Opened{"b", 1})
+	s.finished(1, false, strings.NewReplacer("+block ", "-").Replace(blocks))
+	s = newStory(t, site("b", policy.StartTraffic))
+	s.do(Up{"b", nil}, "start b")
+	s.do(Opened{"b", 1})
+	s.do(Finished{1, ike.Finish{Connection: "b", Code: ike.CodeAuthFailed, Text: "refused", Retry: true}})
+	s.status("trap")
+}
+
+func TestReloadForgetsUnknownChildren(t *testing.T) {
+	s := newStory(t, site("b", policy.StartManual))
+	s.do(Up{"b", []string{"dmz"}}, "start b dmz")
+	s.do(Opened{"b", 1})
+	one := site("b", policy.StartManual)
+	one.Children = one.Children[:1]
+	s.do(load(one), "1: lower") // nothing is left of what was asked for
+	s.status("down")
+	s.finished(1, false)
+	s = newStory(t, site("b", policy.StartBoot))
+	s.do(Opened{"b", 1})
+	s.do(Down{"b", "dmz"}, "1: lower dmz")
+	boot := site("b", policy.StartBoot)
+	boot.Children = boot.Children[:1]
+	s.do(load(boot), "conn:b [] -out:10.1.0.0/16>10.3.0.0/16 -in:10.3.0.0/16>10.1.0.0/16", "1: lower", "start b not alone")
+	s.finished(1, false)
+	s.established(2)
+	s.do(load(site("b", policy.StartBoot)), "conn:b [] +block out:10.1.0.0/16>10.3.0.0/16 +block in:10.3.0.0/16>10.1.0.0/16", "2: lower", "start b not alone")
 }

@@ -161,7 +161,7 @@ func TestRefusedBatches(t *testing.T) {
 		"protect without lineage":  {Claims: []xfrm.Claim{protect(lan, xfrm.RankTrap, 0)}},
 		"policy among the updates": {Update: []xfrm.Op{xfrm.RemovePolicy{Slot: lan}}},
 		"ports without encap":      {Update: []xfrm.Op{xfrm.UpdateSA{ID: here}}},
-		"update of a moved name":   {Update: []xfrm.Op{xfrm.MoveSA{ID: here, Dst: there}, xfrm.MoveSA{ID: here, Dst: there}}},
+		"update of a moved name":   {Update: []xfrm.Op{xfrm.MoveSA{ID: here, Dst: there}, xfrm.MoveSA{ID: here, Dst: here.Dst}}},
 		"move onto another":        {Update: []xfrm.Op{xfrm.MoveSA{ID: said("198.51.100.7", 9), Dst: here.Dst}}},
 	} {
 		if _, err := l.Plan("a", b); err == nil {
@@ -392,5 +392,111 @@ func TestDiffAtStart(t *testing.T) {
 		"remove policy 10.1.0.0/16 -> 10.4.0.0/16", "remove policy 10.9.0.0/16 -> 10.5.0.0/16", "remove SA ESP SPI 00000005 to 198.51.100.7")
 	if !reflect.DeepEqual(lost, []xfrm.Owner{"ike:1"}) {
 		t.Errorf("lost %v", lost)
+	}
+}
+
+// Only lineages without SA and claim are forgotten, however many others come and go.
+func TestHeldLineagesAreKept(t *testing.T) {
+	l := New()
+	many := func(round string) {
+		for i := range idleMax + 10 {
+			name := fmt.Sprint(round, i)
+			book(t, l, "other", xfrm.Batch{Lineage: name, Add: []xfrm.SA{addOut(7)}})
+			book(t, l, "other", xfrm.Batch{Lineage: name, Remove: []xfrm.SAID{addOut(7).ID}})
+		}
+	}
+	book(t, l, "a", xfrm.Batch{Lineage: "by SA", Add: []xfrm.SA{addOut(1)}})
+	book(t, l, "b", xfrm.Batch{Lineage: "by claim", Claims: []xfrm.Claim{protect(lan, xfrm.RankTrap, 0)}})
+	many("first")
+	for _, name := range []string{"by SA", "by claim"} {
+		if id := l.reqids.known(name); id == 0 {
+			t.Errorf("%s was forgotten though it is held", name)
+		}
+	}
+	l.Finish("a")
+	l.Finish("b")
+	many("second")
+	if len(l.reqids.lineages) != idleMax || l.reqids.known("by SA")+l.reqids.known("by claim") != 0 {
+		t.Errorf("%d lineages are kept", len(l.reqids.lineages))
+	}
+}
+
+// The keys of an SA that was removed are gone: a rollback cannot bring it back, and the ledger must not believe in it.
+func TestRollbackAfterRemovals(t *testing.T) {
+	l := New()
+	book(t, l, "a", xfrm.Batch{Lineage: "x", Add: []xfrm.SA{addOut(1), addOut(2)}})
+	p, err := l.Plan("a", xfrm.Batch{Lineage: "x", Remove: []xfrm.SAID{addOut(1).ID, addOut(2).ID}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, l.Rollback(p, 1))
+	if got := l.SAs("a"); len(got) != 1 || got[0].SPI != 2 {
+		t.Errorf("held: %v", got)
+	}
+	if l.Rollback(p, 1) != nil {
+		t.Error("a second rollback did something")
+	}
+}
+
+// A Dump spells things as the driver does: without the hint of an SPI, any port as zero.
+func TestDiffKnowsWhatIsSame(t *testing.T) {
+	l := New()
+	book(t, l, "a", xfrm.Batch{Lineage: "x", Add: []xfrm.SA{addOut(1)}, Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, 1)}})
+	held := protect(lan, xfrm.RankChild, 0)
+	held.Template.ReqID = ReqIDFirst
+	s := addOut(1)
+	s.ReqID = ReqIDFirst
+	state := xfrm.State{SAs: []xfrm.SA{s}, Policies: []xfrm.Policy{{Slot: lan, Template: held.Template, Priority: Priority(lan.Selector)}}}
+	ops, _ := l.Diff(state)
+	want(t, ops)
+	for name, change := range map[string]func(*xfrm.Policy){
+		"reqid":    func(p *xfrm.Policy) { p.Template.ReqID++ },
+		"SPI":      func(p *xfrm.Policy) { p.Template.SPI = 2 },
+		"address":  func(p *xfrm.Policy) { p.Template.Dst = p.Template.Src },
+		"action":   func(p *xfrm.Policy) { p.Action = xfrm.Pass },
+		"priority": func(p *xfrm.Policy) { p.Priority++ },
+	} {
+		p := state.Policies[0]
+		change(&p)
+		if ops, _ := l.Diff(xfrm.State{SAs: state.SAs, Policies: []xfrm.Policy{p}}); len(ops) != 1 {
+			t.Errorf("another %s: %v", name, names(ops))
+		}
+	}
+}
+
+func TestDiffAfterMove(t *testing.T) {
+	l := New()
+	s := addOut(1)
+	s.Encap = &xfrm.Encap{SrcPort: 4500, DstPort: 4500}
+	book(t, l, "b", xfrm.Batch{Lineage: "x", Add: []xfrm.SA{s}})
+	book(t, l, "a", xfrm.Batch{Lineage: "x", Add: []xfrm.SA{addOut(2)}})
+	to := netip.MustParseAddr("198.51.100.99")
+	book(t, l, "b", xfrm.Batch{Update: []xfrm.Op{xfrm.MoveSA{ID: s.ID, Src: s.Src, Dst: to, Encap: &xfrm.Encap{SrcPort: 4500, DstPort: 9}}}})
+	moved := s
+	moved.ID.Dst, moved.ReqID = to, ReqIDFirst
+	stray := addOut(3)
+	stray.ReqID = ReqIDLast
+	ops, lost := l.Diff(xfrm.State{SAs: []xfrm.SA{stray, moved}})
+	want(t, ops, "update SA ESP SPI 00000001 to 198.51.100.99", "remove SA ESP SPI 00000003 to 198.51.100.7")
+	if !reflect.DeepEqual(lost, []xfrm.Owner{"a"}) {
+		t.Errorf("lost %v", lost)
+	}
+	if _, lost = l.Diff(xfrm.State{}); !reflect.DeepEqual(lost, []xfrm.Owner{"a", "b"}) {
+		t.Errorf("lost %v", lost)
+	}
+}
+
+func TestRollbackOfAMove(t *testing.T) {
+	l := New()
+	s := addOut(1)
+	s.Encap = &xfrm.Encap{SrcPort: 4500, DstPort: 4500}
+	book(t, l, "b", xfrm.Batch{Lineage: "x", Add: []xfrm.SA{s}})
+	p, err := l.Plan("b", xfrm.Batch{Update: []xfrm.Op{xfrm.MoveSA{ID: s.ID, Src: s.ID.Dst, Dst: s.Src}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Rollback(p, 0)
+	if kept := l.sas[s.ID]; kept == nil || kept.Src != s.Src || kept.Encap == nil {
+		t.Errorf("after the rollback %+v", kept)
 	}
 }

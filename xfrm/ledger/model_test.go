@@ -337,7 +337,7 @@ func (r *run) repair() {
 }
 
 func TestAgainstModel(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(150) {
 		r := &run{t: t, rng: rand.New(rand.NewPCG(seed, 1)), l: New(),
 			p: &plane{sas: map[xfrm.SAID]bool{}, policies: map[xfrm.Slot]xfrm.Policy{}},
 			m: &model{reqids: map[string]uint32{}}}
