@@ -27,7 +27,7 @@ type namespace struct {
 	jobs chan func()
 }
 
-func newNamespace(t *testing.T, name string) *namespace {
+func newNamespace(t testing.TB, name string) *namespace {
 	t.Helper()
 	n := &namespace{name: name, jobs: make(chan func())}
 	ready := make(chan error)
@@ -63,7 +63,7 @@ func (n *namespace) in(f func() error) error {
 	return <-done
 }
 
-func (n *namespace) must(t *testing.T, f func() error) {
+func (n *namespace) must(t testing.TB, f func() error) {
 	t.Helper()
 	if err := n.in(f); err != nil {
 		t.Fatalf("%s: %v", n.name, err)
@@ -71,7 +71,7 @@ func (n *namespace) must(t *testing.T, f func() error) {
 }
 
 // command runs a program in the namespace.
-func (n *namespace) command(t *testing.T, args ...string) string {
+func (n *namespace) command(t testing.TB, args ...string) string {
 	t.Helper()
 	var out []byte
 	err := n.in(func() (err error) {
@@ -85,13 +85,13 @@ func (n *namespace) command(t *testing.T, args ...string) string {
 }
 
 // ip runs iproute2 in the namespace.
-func (n *namespace) ip(t *testing.T, args string) string {
+func (n *namespace) ip(t testing.TB, args string) string {
 	t.Helper()
 	return n.command(t, append([]string{"ip"}, strings.Fields(args)...)...)
 }
 
 // driver opens a driver in the namespace, without the probe: the tests that need ESP have asked for it.
-func (n *namespace) driver(t *testing.T, c Config) *Driver {
+func (n *namespace) driver(t testing.TB, c Config) *Driver {
 	t.Helper()
 	if c.Warn == nil {
 		c.Warn = func(err error) { t.Errorf("%s: warning: %v", n.name, err) }

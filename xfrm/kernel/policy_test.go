@@ -405,3 +405,23 @@ func TestOperationsWithoutSuchSA(t *testing.T) {
 		t.Errorf("usage: %v", err)
 	}
 }
+
+func TestBuffersAreWipedAfterUse(t *testing.T) {
+	n := gateway(t)
+	d := n.driver(t, Config{})
+	p := protect(xfrm.In, "10.2.0.0/16", "10.1.0.0/16")
+	list, err := putPolicy(&p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range append(list, listPolicies(), delSA(xfrm.SAID{Dst: ip("192.0.2.1"), SPI: 5, Proto: 50})) { // the last is answered by an error
+		seen := 0
+		d.socket.do(r, func(_ uint16, content []byte) error { seen += len(content); return nil })
+		if !slices.Equal(r.b[:cap(r.b)], make([]byte, cap(r.b))) {
+			t.Errorf("the request still stands: %x", r.b)
+		}
+		if !slices.Equal(d.socket.buf, make([]byte, len(d.socket.buf))) {
+			t.Errorf("the answer (%d octets) still stands", seen)
+		}
+	}
+}

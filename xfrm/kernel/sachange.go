@@ -82,13 +82,13 @@ func (s sastate) moveSA(dir xfrm.Direction, src, dst netip.Addr, encap *xfrm.Enc
 	if dir != xfrm.In && c.sent > 0 {
 		c.sent += sequenceGap
 	}
+	if s.info.Flags&nl.XFRM_STATE_ESN == 0 {
+		c.sent = min(c.sent, math.MaxUint32) // then none are left, and the kernel sends no more
+	}
 	if _, ok := s.attrs[nl.XFRMA_REPLAY_ESN_VAL]; ok {
-		if s.info.Flags&nl.XFRM_STATE_ESN == 0 {
-			c.sent = min(c.sent, math.MaxUint32)
-		}
 		r.attr(nl.XFRMA_REPLAY_ESN_VAL, replayState(c.sent, c.seen, c.window, c.bitmap))
 	} else if v := s.attrs[nl.XFRMA_REPLAY_VAL]; len(v) >= nl.SizeofXfrmReplayState {
-		sent := binary.NativeEndian.AppendUint32(nil, uint32(min(c.sent, math.MaxUint32)))
+		sent := binary.NativeEndian.AppendUint32(nil, uint32(c.sent))
 		r.attr(nl.XFRMA_REPLAY_VAL, sent, v[4:])
 	}
 	return r, nil

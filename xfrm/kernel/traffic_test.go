@@ -518,3 +518,45 @@ func TestKernelWithoutSuchAlgorithmSaysSo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Hosts behind the gateways: what is forwarded is protected on its way out and checked by "fwd" on its way in.
+func TestForwarding(t *testing.T) {
+	s := newSite(t)
+	hostA, hostB := newNamespace(t, "host-a"), newNamespace(t, "host-b")
+	for _, l := range []struct {
+		gw, host *namespace
+		v4, v6   string
+	}{{s.a, hostA, "10.1.7.", "fd00:1:7::"}, {s.b, hostB, "10.2.7.", "fd00:2:7::"}} {
+		l.gw.ip(t, fmt.Sprintf("link add lan type veth peer name wan netns %d", l.host.tid))
+		for i, n := range []*namespace{l.gw, l.host} {
+			link := []string{"lan", "wan"}[i]
+			n.ip(t, "link set "+link+" up")
+			n.ip(t, fmt.Sprintf("addr add %s%d/24 dev %s", l.v4, i+1, link))
+			n.ip(t, fmt.Sprintf("addr add %s%d/64 dev %s nodad", l.v6, i+1, link))
+		}
+		l.host.ip(t, "route add default via "+l.v4+"1")
+		l.host.ip(t, "route add default via "+l.v6+"1")
+		l.gw.command(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+	}
+	hostB.echo(t)
+	w := s.a.listen(t)
+	four := child{}.defaults()
+	six := child{localA: "fd00:1::/32", localB: "fd00:2::/32", spiAB: 0xc0000011, spiBA: 0xc0000012, reqid: 0x43590002}.defaults()
+	s.up(t, four)
+	s.up(t, six)
+	hostA.mustAsk(t, "10.1.7.2", "10.2.7.2", 3)
+	hostA.mustAsk(t, "fd00:1:7::2", "fd00:2:7::2", 3)
+	if _, other := w.esp(false); len(w.await(t, 6)) != 6 || other != 0 {
+		t.Errorf("%d packets on the wire in clear", other)
+	}
+	// Without the inbound policy's "fwd" a clear packet would be forwarded; with it alone it is not.
+	apply(t, s.da, xfrm.RemovePolicy{Slot: four.policy(true, xfrm.Out).Slot})
+	s.a.ip(t, "route add 10.2.0.0/16 via "+outerB4)
+	if err := hostA.ask("10.1.7.2", "10.2.7.2", 1, 300*time.Millisecond); err == nil {
+		t.Error("a clear packet was forwarded past a protect policy")
+	}
+	apply(t, s.db, xfrm.RemovePolicy{Slot: four.policy(true, xfrm.In).Slot}, xfrm.RemovePolicy{Slot: four.policy(false, xfrm.Out).Slot})
+	s.b.ip(t, "route add 10.1.0.0/16 via "+outerA4)
+	apply(t, s.da, xfrm.RemovePolicy{Slot: four.policy(false, xfrm.In).Slot})
+	hostA.mustAsk(t, "10.1.7.2", "10.2.7.2", 1)
+}
