@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,12 +97,16 @@ func (b backend) Down(ctx context.Context, name, child string, emit func(control
 	if err != nil {
 		return stopping()
 	}
+	tried := false
+	if err := b.d.inDirectory(func(dir *directory.Directory) { tried = statusOf(dir, name).Wanted == "up" }); err != nil {
+		return stopping()
+	}
 	b.d.directory.box.put(directory.Down{Connection: name, Child: child})
 	if err := b.d.inDirectory(func(*directory.Directory) {}); err != nil {
 		return stopping()
 	}
 	text := "down"
-	if before.gone(child) {
+	if before.gone(child) && !tried {
 		text = "is down already"
 	}
 	if conn.Drop {
@@ -200,36 +205,31 @@ func (u *raise) run(ctx context.Context) *control.Failure {
 // hear handles one piece of news and reports whether the wait is over.
 func (u *raise) hear(n news) (over bool, f *control.Failure) {
 	if n.finish != nil {
-		if u.look() || u.another() {
-			return u.isUp(), nil
+		switch {
+		case u.look():
+			return true, nil
+		case u.another():
+			return false, nil
 		}
 		return true, u.failure(*n.finish)
 	}
 	r := n.report
-	if l, ok := n.line(); ok && r.Code != ike.CodeChildUp && !r.Code.Failure() {
-		u.emit(l)
-	}
 	switch {
 	case r.Code == ike.CodeChildUp:
 		return u.look(), nil
-	case r.Code.Failure():
-		u.fault = r
-		if r.Child != "" && u.wants(r.Child) || n.spi == 0 && r.Child == "" {
-			return true, u.asFailure(r)
-		}
 	case r.Code == directory.CodeNoAddress && !u.another(): // with another the peer came to us
 		return true, u.asFailure(r)
-	}
-	return false, nil
-}
-
-func (u *raise) wants(child string) bool {
-	for _, w := range u.waiting {
-		if w == child {
-			return true
+	case r.Code.Failure() && (r.Child == "" || slices.Contains(u.waiting, r.Child)):
+		u.fault = r
+		if r.Child != "" || n.spi == 0 { // else the end of the IKE SA follows
+			return true, u.asFailure(r)
+		}
+	default:
+		if l, ok := n.line(); ok {
+			u.emit(l)
 		}
 	}
-	return false
+	return false, nil
 }
 
 // look asks whether all children are up now, and ends the stream if so.
@@ -240,12 +240,6 @@ func (u *raise) look() bool {
 	}
 	u.done(fmt.Sprintf("up in %s: ", elapsed(time.Since(u.start))), v)
 	return true
-}
-
-// isUp is look without the last line.
-func (u *raise) isUp() bool {
-	v, err := u.b.d.view(u.conn.Name)
-	return err == nil && v.up(u.waiting)
 }
 
 // another reports whether a second IKE SA of the connection is still at it: of two the directory ends one.

@@ -2,8 +2,11 @@ package daemon
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -337,5 +340,110 @@ func TestSecondDaemon(t *testing.T) {
 	}
 	if err := d.Run(deadline(t)); err == nil || !strings.Contains(err.Error(), "is running") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestManyConnections brings up more connections at once than there are shards and workers; each finds its peer.
+func TestManyConnections(t *testing.T) {
+	const n = 40
+	sa, sb := pair(t)
+	for i := range n {
+		connection := func(s side, mine, theirs int) string {
+			return fmt.Sprintf(`
+[connection.c%[1]d]
+local  = { address = "%[2]s", id = "%[3]s%[1]d.example" }
+remote = { address = "%[4]s", id = "%[5]s%[1]d.example", port = %[6]d }
+psk    = { file = "secrets/psk" }
+start  = "%[7]s"
+[connection.c%[1]d.child.lan]
+local  = ["10.%[8]d.%[1]d.0/24"]
+remote = ["10.%[9]d.%[1]d.0/24"]
+`, i, s.address, s.name, s.peerAddress, s.peer, s.peerPort, s.start, mine, theirs)
+		}
+		sb.more += connection(sb, 101, 100)
+		sa.start = "boot"
+		sa.more += connection(sa, 100, 101)
+	}
+	b := launch(t, sb, xfrmfake.New())
+	a := launch(t, sa, xfrmfake.New())
+	up := func(n *node) (up int) {
+		st, err := n.client.Status(deadline(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range st.Connections {
+			if isUp(c) {
+				up++
+			}
+		}
+		return up
+	}
+	waitFor(t, "all are up at both sides", func() bool { return up(a) == n+1 && up(b) == n+1 })
+	state, _ := a.plane.Dump(context.Background())
+	if len(state.SAs) != 2*(n+1) {
+		t.Errorf("%d SAs, want %d", len(state.SAs), 2*(n+1))
+	}
+	reqids := map[uint32]int{}
+	for _, s := range state.SAs {
+		reqids[s.ReqID]++
+	}
+	if len(reqids) != n+1 {
+		t.Errorf("%d reqids for %d children", len(reqids), n+1)
+	}
+	a.stop()
+	waitFor(t, "the peer has nothing left", func() bool { return installed(b.plane) == nothing })
+}
+
+// TestJunk: what is no IKE is counted and changes nothing.
+func TestJunk(t *testing.T) {
+	sa, sb := pair(t)
+	launch(t, sb, xfrmfake.New())
+	a := launch(t, sa, xfrmfake.New())
+	conn, err := net.Dial("udp", fmt.Sprintf("127.0.0.1:%d", sa.port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 3000 {
+		junk := make([]byte, random.IntN(200))
+		for k := range junk {
+			junk[k] = byte(random.Uint32())
+		}
+		if i%2 == 0 && len(junk) >= 28 { // a header that passes
+			binary.BigEndian.PutUint32(junk[24:], uint32(len(junk)))
+			junk[17], junk[18], junk[19] = 0x20, byte(34+random.IntN(4)), byte(random.IntN(2))*8
+		}
+		conn.Write(junk)
+	}
+	if text, f := a.up("b"); f != nil {
+		t.Fatalf("%v\n%s", f, text)
+	}
+	st, err := a.client.Status(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Counters["malformed"] == 0 || st.Counters["unknown-spi"] == 0 {
+		t.Errorf("counters: %v", st.Counters)
+	}
+	if n := st.Counters["ike-sas"]; n != 1 {
+		t.Errorf("%d IKE SAs, want 1", n)
+	}
+}
+
+// TestDownStopsTrying: down of a connection that is tried in vain ends the attempts.
+func TestDownStopsTrying(t *testing.T) {
+	sa, _ := pair(t)
+	sa.start = "boot"
+	a := launch(t, sa, xfrmfake.New())
+	a.await("it is tried", func(c control.Connection) bool { return c.State == "connecting" && len(c.IKE) == 1 })
+	if text, f := a.down("b"); f != nil || text != "down; packets for it are dropped, not sent in clear\n" {
+		t.Errorf("%v %q", f, text)
+	}
+	if c := a.status(); c.State != "down" || len(c.IKE) != 0 || c.NextTry != "" {
+		t.Errorf("%+v", c)
+	}
+	if fate, _ := a.plane.Outbound(toB); fate != xfrmfake.Dropped {
+		t.Errorf("a packet is %s", fate)
 	}
 }

@@ -51,6 +51,7 @@ type side struct {
 	address, peerAddress      string
 	port, natt, peerPort      int // peerPort: an odd remote port is taken for one of NAT traversal
 	local, remote, start, psk string
+	more                      string // further connections
 }
 
 func (s side) config() string {
@@ -63,7 +64,7 @@ start  = "%[4]s"
 [connection.%[2]s.child.lan]
 local  = ["%[5]s"]
 remote = ["%[6]s"]
-`, s.name, s.peer, s.peerPort, s.start, s.local, s.remote, s.address, s.peerAddress)
+`, s.name, s.peer, s.peerPort, s.start, s.local, s.remote, s.address, s.peerAddress) + s.more
 }
 
 const thePSK = "seventeen swans over the quiet lake 4711"
@@ -71,8 +72,8 @@ const thePSK = "seventeen swans over the quiet lake 4711"
 // pair makes the two sides of a tunnel over loopback.
 func pair(t *testing.T) (a, b side) {
 	p := freePorts(t, 4)
-	a = side{"a", "b", "127.0.0.1", "127.0.0.2", p[0], p[1], p[3], "10.1.0.0/16", "10.2.0.0/16", "manual", thePSK}
-	b = side{"b", "a", "127.0.0.2", "127.0.0.1", p[2], p[3], p[1], "10.2.0.0/16", "10.1.0.0/16", "manual", thePSK}
+	a = side{"a", "b", "127.0.0.1", "127.0.0.2", p[0], p[1], p[3], "10.1.0.0/16", "10.2.0.0/16", "manual", thePSK, ""}
+	b = side{"b", "a", "127.0.0.2", "127.0.0.1", p[2], p[3], p[1], "10.2.0.0/16", "10.1.0.0/16", "manual", thePSK, ""}
 	return a, b
 }
 
@@ -140,7 +141,7 @@ func launch(t *testing.T, s side, plane *xfrmfake.Driver) *node {
 	})
 	select {
 	case text := <-ready:
-		if !strings.Contains(text, "cygnetd ready: 1 connection, data plane fake") {
+		if !strings.Contains(text, "data plane fake (tests)") {
 			t.Errorf("ready: %s", text)
 		}
 	case err := <-n.ended:

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,7 +29,7 @@ func (v *view) add(m ike.Status) {
 // lingers: a machine that refused its peer, say, answers repeated requests for a while. It holds nothing and nobody waits for it.
 func lingers(m ike.Status) bool { return m.Phase == "closing" && len(m.Children) == 0 }
 
-// machines lists all machines of all shards, those of connections first known to the status ordered by age.
+// machines lists all machines of all shards, the oldest first.
 func (d *Daemon) machines() ([]ike.Status, error) {
 	lists := make(chan []ike.Status, len(d.loops))
 	if err := d.inShards(func(s *shard.Shard) { lists <- s.Status() }); err != nil {
@@ -38,7 +39,7 @@ func (d *Daemon) machines() ([]ike.Status, error) {
 	for range d.loops {
 		all = append(all, <-lists...)
 	}
-	slices.SortStableFunc(all, func(a, b ike.Status) int { return int(a.Since/1e6 - b.Since/1e6) })
+	slices.SortStableFunc(all, func(a, b ike.Status) int { return cmp.Compare(a.Since, b.Since) })
 	return all, nil
 }
 
@@ -92,15 +93,19 @@ func (d *Daemon) describe(c ike.ChildStatus) string {
 	return fmt.Sprintf("%s <-> %s, %s, %s", strings.Join(c.Local, ", "), strings.Join(c.Remote, ", "), esp, d.caps.Name)
 }
 
-// nextTry is "in 8 s", or empty when none is planned.
-func (d *Daemon) nextTry(connection string) (text string) {
-	d.inDirectory(func(dir *directory.Directory) {
-		for _, s := range dir.Status() {
-			if s.Name == connection {
-				text = inTime(s.NextTry)
-			}
+// statusOf is what the directory says of a connection.
+func statusOf(dir *directory.Directory, connection string) (found directory.ConnStatus) {
+	for _, s := range dir.Status() {
+		if s.Name == connection {
+			found = s
 		}
-	})
+	}
+	return found
+}
+
+// nextTry is "in 8s", or empty when none is planned.
+func (d *Daemon) nextTry(connection string) (text string) {
+	d.inDirectory(func(dir *directory.Directory) { text = inTime(statusOf(dir, connection).NextTry) })
 	return text
 }
 
@@ -118,40 +123,44 @@ func (b backend) Status(ctx context.Context) (*control.Status, *control.Failure)
 	if err != nil {
 		return nil, stopping()
 	}
-	var wanted []directory.ConnStatus
-	if err := d.inDirectory(func(dir *directory.Directory) { wanted = dir.Status() }); err != nil {
+	wanted := make(map[string]directory.ConnStatus)
+	if err := d.inDirectory(func(dir *directory.Directory) {
+		for _, s := range dir.Status() {
+			wanted[s.Name] = s
+		}
+	}); err != nil {
 		return nil, stopping()
 	}
 	usage := make(map[xfrm.SAID]xfrm.Usage)
 	if err := d.plane.driver.UsageAll(ctx, func(id xfrm.SAID, u xfrm.Usage) bool { usage[id] = u; return true }); err != nil {
 		d.log.Warnf("traffic counters cannot be read: %v", err)
 	}
+	of := make(map[string][]ike.Status)
+	for _, m := range machines {
+		of[m.Connection] = append(of[m.Connection], m)
+	}
 	st := &control.Status{Version: d.config.Version, Dataplane: d.caps.Name, Why: d.caps.Why, Connections: []control.Connection{}, Counters: d.counts(machines)}
 	for _, conn := range d.snapshot.Load().Connections {
-		c := control.Connection{Name: conn.Name, Start: string(conn.Start), WhenDown: "pass", Peer: peerText(conn.Remote)}
-		if conn.Drop {
-			c.WhenDown = "drop"
-		}
-		v := view{}
-		for _, m := range machines {
-			if m.Connection == conn.Name {
-				v.add(m)
-				c.IKE = append(c.IKE, ikeStatus(m, usage))
-			}
-		}
-		for _, w := range wanted {
-			if w.Name == conn.Name {
-				c.Wanted, c.LastErr, c.NextTry = w.Wanted, w.LastErr, inTime(w.NextTry)
-			}
-		}
-		c.Missing = v.missing(childNames(conn, ""))
-		c.State = stateOf(conn, v, c.Wanted)
-		if c.State == "up" {
-			c.LastErr, c.NextTry = "", ""
-		}
-		st.Connections = append(st.Connections, c)
+		st.Connections = append(st.Connections, connectionStatus(conn, of[conn.Name], wanted[conn.Name], usage))
 	}
 	return st, nil
+}
+
+func connectionStatus(conn *policy.Connection, machines []ike.Status, w directory.ConnStatus, usage map[xfrm.SAID]xfrm.Usage) control.Connection {
+	c := control.Connection{Name: conn.Name, Start: string(conn.Start), WhenDown: "pass", Peer: peerText(conn.Remote), Wanted: w.Wanted}
+	if conn.Drop {
+		c.WhenDown = "drop"
+	}
+	v := view{}
+	for _, m := range machines {
+		v.add(m)
+		c.IKE = append(c.IKE, ikeStatus(m, usage))
+	}
+	c.Missing = v.missing(childNames(conn, ""))
+	if c.State = stateOf(conn, v, w.Wanted); c.State != "up" {
+		c.LastErr, c.NextTry = w.LastErr, inTime(w.NextTry)
+	}
+	return c
 }
 
 func stateOf(conn *policy.Connection, v view, wanted string) string {
@@ -240,6 +249,11 @@ func (d *Daemon) counts(machines []ike.Status) map[string]uint64 {
 	}
 	for class, name := range [...]string{ike.JobEstablished: "established", ike.JobAuth: "auth", ike.JobInit: "init"} {
 		add("dropped-jobs-"+name, d.pool.dropped[class].Load())
+	}
+	for _, m := range machines {
+		if m.Phase == "opening" || m.Phase == "authenticating" {
+			add("ike-sas-half-open", 1)
+		}
 	}
 	add("malformed", d.counters.malformed.Load())
 	add("send-errors", d.counters.sendErrors.Load())
