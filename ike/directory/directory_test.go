@@ -421,6 +421,10 @@ func TestReload(t *testing.T) {
 	same := site("b", policy.StartBoot)
 	same.Line, same.Children[0].Line = 7, 9
 	s.do(load(same))
+	s.do(load(site("b", policy.StartBoot)))
+	if same.Line != 7 || same.Children[0].Line != 9 {
+		t.Error("a snapshot was changed")
+	}
 
 	wider := site("b", policy.StartBoot)
 	wider.Children[1].Remote = ts("10.4.0.0/16")
@@ -572,4 +576,19 @@ func TestReloadForgetsUnknownChildren(t *testing.T) {
 	s.finished(1, false)
 	s.established(2)
 	s.do(load(site("b", policy.StartBoot)), "conn:b [] +block out:10.1.0.0/16>10.3.0.0/16 +block in:10.3.0.0/16>10.1.0.0/16", "2: lower", "start b not alone")
+}
+
+func TestDownOfAChildLeavesTheOthers(t *testing.T) {
+	s := newStory(t, site("b", policy.StartManual))
+	s.do(Up{"b", nil}, "start b")
+	s.do(Opened{"b", 1})
+	s.do(Down{"b", "dmz"}, "1: lower dmz")
+	s.claimed(1, true, false)
+	s.up(1, "lan")
+	s.status("up", 1)
+	s = newStory(t, site("b", policy.StartManual))
+	s.do(Up{"b", []string{"dmz"}}, "start b dmz")
+	s.do(Opened{"b", 1})
+	s.do(Down{"b", "dmz"}, "1: lower")
+	s.status("down")
 }

@@ -103,8 +103,9 @@ func (t turn) downChild(c *connection, child string) {
 		c.off = make(map[string]bool)
 	}
 	c.off[child] = true
+	named := len(c.only) > 0
 	c.only = slices.DeleteFunc(c.only, func(s string) bool { return s == child })
-	if len(c.wantedChildren()) == 0 || c.operator == wantUp && len(c.only) == 0 && c.noneUpBut(child) {
+	if len(c.wantedChildren()) == 0 || named && len(c.only) == 0 { // nothing is left of what was asked for
 		t.downAll(c)
 		return
 	}
@@ -116,16 +117,6 @@ func (t turn) downChild(c *connection, child string) {
 		}
 	}
 	t.settle(c)
-}
-
-// noneUpBut: no other child is up, so that the IKE SA has no use any more.
-func (c *connection) noneUpBut(child string) bool {
-	for _, ch := range c.Children {
-		if ch.Name != child && c.childIsUp(ch.Name) {
-			return false
-		}
-	}
-	return true
 }
 
 // stop lowers all IKE SAs of a connection and forgets what was planned.
