@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"cygnet/xfrm"
 	"cygnet/xfrm/netcfg"
@@ -35,8 +36,11 @@ type Driver struct {
 	dialect dialect
 	socket  *socket
 	monitor *monitor
-	routes  *routes
 	warn    func(error)
+
+	// spd is held while policies and their routes change together, and while Dump reads the one and sets the other.
+	spd    sync.Mutex
+	routes *routes
 }
 
 var _ xfrm.Driver = (*Driver)(nil)
@@ -210,6 +214,8 @@ func (d *Driver) putPolicy(ctx context.Context, p *xfrm.Policy) error {
 	if err != nil {
 		return err
 	}
+	d.spd.Lock()
+	defer d.spd.Unlock()
 	for _, r := range requests {
 		if err := d.socket.do(r, nil); err != nil {
 			return explain(err)
@@ -226,6 +232,8 @@ func (d *Driver) removePolicy(ctx context.Context, s xfrm.Slot) error {
 	if err != nil {
 		return err
 	}
+	d.spd.Lock()
+	defer d.spd.Unlock()
 	for _, r := range requests {
 		if err := unless(d.socket.do(r, nil), unix.ENOENT); err != nil {
 			return err

@@ -87,8 +87,18 @@ func (d *Driver) Dump(ctx context.Context) (xfrm.State, error) {
 	if err != nil {
 		return xfrm.State{}, err
 	}
+	if state.Policies, err = d.dumpPolicies(ctx); err != nil {
+		return xfrm.State{}, err
+	}
+	fillDirections(state)
+	return state, nil
+}
+
+func (d *Driver) dumpPolicies(ctx context.Context) ([]xfrm.Policy, error) {
+	d.spd.Lock()
+	defer d.spd.Unlock()
 	var table spd
-	err = d.dump(ctx, listPolicies, func() { table = spd{} }, func(content []byte) error {
+	err := d.dump(ctx, listPolicies, func() { table = spd{} }, func(content []byte) error {
 		p, _, ours, err := parsePolicy(content)
 		if err == nil && ours {
 			table.add(p)
@@ -96,16 +106,15 @@ func (d *Driver) Dump(ctx context.Context) (xfrm.State, error) {
 		return err
 	})
 	if err != nil {
-		return xfrm.State{}, fmt.Errorf("list the kernel's policies: %w", err)
+		return nil, fmt.Errorf("list the kernel's policies: %w", err)
 	}
-	state.Policies = table.policies()
-	fillDirections(state)
-	for i := range state.Policies {
-		if err := d.routes.follow(ctx, &state.Policies[i]); err != nil {
+	policies := table.policies()
+	for i := range policies {
+		if err := d.routes.follow(ctx, &policies[i]); err != nil {
 			d.warn(err)
 		}
 	}
-	return state, nil
+	return policies, nil
 }
 
 // fillDirections finds the direction of SAs of a kernel that was not told (before Linux 6.10) by the templates that ask

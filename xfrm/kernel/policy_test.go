@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -423,5 +424,35 @@ func TestBuffersAreWipedAfterUse(t *testing.T) {
 		if !slices.Equal(d.socket.buf, make([]byte, len(d.socket.buf))) {
 			t.Errorf("the answer (%d octets) still stands", seen)
 		}
+	}
+}
+
+func TestApplyFromManyGoroutines(t *testing.T) {
+	n := gateway(t)
+	d := n.driver(t, Config{Warn: ignoreWarnings})
+	done := make(chan error)
+	const many = 8
+	for g := range many {
+		go func() {
+			var err error
+			for i := range 20 {
+				p := protect(xfrm.Out, "10.1.0.0/16", fmt.Sprintf("10.2.%d.%d/32", g, i))
+				err = errors.Join(err, d.Apply(t.Context(), []xfrm.Op{xfrm.PutPolicy{Policy: p}}))
+				_, listed := d.Dump(t.Context())
+				err = errors.Join(err, listed, d.Apply(t.Context(), []xfrm.Op{xfrm.RemovePolicy{Slot: p.Slot}}))
+			}
+			done <- err
+		}()
+	}
+	for range many {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := dump(t, d).Policies; len(got) != 0 {
+		t.Errorf("left: %+v", got)
+	}
+	if got := n.ours(t); len(got) != 0 {
+		t.Errorf("routes left: %q", got)
 	}
 }

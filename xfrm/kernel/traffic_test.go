@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -243,7 +244,7 @@ func TestSAThatExists(t *testing.T) {
 	s.up(t, c)
 	other := child{spiAB: 0xc0000009, spiBA: 0xc000000a}.defaults()
 	err := s.db.Apply(t.Context(), []xfrm.Op{xfrm.AddSA{SA: other.sa(true, xfrm.In)}, xfrm.AddSA{SA: c.sa(true, xfrm.In)}, xfrm.AddSA{SA: other.sa(false, xfrm.Out)}})
-	if e := opError(t, err); e.Index != 1 || !strings.Contains(err.Error(), xfrm.ErrExists.Error()) {
+	if e := opError(t, err); e.Index != 1 || !errors.Is(err, xfrm.ErrExists) {
 		t.Errorf("error %v", err)
 	}
 	if got := dump(t, s.db); len(got.SAs) != 3 {
@@ -500,7 +501,7 @@ func TestMoveToATakenPlace(t *testing.T) {
 	taken.b = "192.0.2.77"
 	apply(t, s.da, xfrm.AddSA{SA: taken.sa(true, xfrm.Out)})
 	err := s.da.Apply(t.Context(), []xfrm.Op{xfrm.MoveSA{ID: c.sa(true, xfrm.Out).ID, Src: ip(outerA4), Dst: ip(taken.b)}})
-	if err == nil || !strings.Contains(err.Error(), xfrm.ErrExists.Error()) {
+	if !errors.Is(err, xfrm.ErrExists) {
 		t.Errorf("error %v", err)
 	}
 	s.a.mustAsk(t, innerA4, innerB4, 2)
