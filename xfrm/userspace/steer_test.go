@@ -78,6 +78,10 @@ func TestSteering(t *testing.T) {
 			"route 10.1.9.0/24 dev cygnet0 src 10.1.0.1 metric 64 table 17241", "route unreachable 10.1.9.0/24 " + beneath,
 			"rule 17106 to 10.1.9.0/24 lookup 17241", "rule 17114 to 10.1.0.0/16 lookup 254", rule4,
 		}},
+		{"a local prefix that is remote for another", []xfrm.Policy{outPolicy(selector("10.1.0.0/16", "10.0.0.0/8"), 2, 1), outPolicy(selector("10.7.0.0/16", "10.1.0.0/16"), 1, 1)}, []string{
+			"route 10.0.0.0/8 dev cygnet0 src 10.1.0.1 metric 64 table 17241", "route unreachable 10.0.0.0/8 " + beneath,
+			"route 10.1.0.0/16 " + tun, "route unreachable 10.1.0.0/16 " + beneath, rule4,
+		}},
 		{"bypass inside", []xfrm.Policy{passPolicy(selector("10.1.0.0/16", "10.2.3.0/24"), 1), outPolicy(lanToLAN, 2, 1)}, []string{
 			"route 10.2.0.0/16 dev cygnet0 src 10.1.0.1 metric 64 table 17241", "route unreachable 10.2.0.0/16 " + beneath,
 			"rule 17001 from 10.1.0.0/16 to 10.2.3.0/24 lookup 254", rule4,
