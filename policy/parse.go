@@ -11,8 +11,12 @@ import (
 	"cygnet/xfrm/alg"
 )
 
-// maxSource bounds a configuration file in octets: far more than anyone writes, and the TOML parser recurses on nested brackets.
-const maxSource = 1 << 20
+// Bounds of a configuration file in octets, far more than anyone writes: the TOML parser recurses on nested brackets and takes quadratic time
+// for a key of many dots.
+const (
+	maxSource = 1 << 20
+	maxLine   = 4096
+)
 
 // Parse reads all sources as one configuration. secret reads the file behind a psk; when its error is a *SecretError, its words are the problem's.
 // When any Problem is not a Warning the Snapshot is nil. All problems are told at once, in the order of files and lines.
@@ -45,6 +49,13 @@ func (r *reader) open(s Source) *table {
 	if len(s.Data) > maxSource {
 		r.problems = append(r.problems, Problem{File: s.Name, Code: "too-large", Text: fmt.Sprintf("the file has %d octets, at most %d are read", len(s.Data), maxSource), Hint: "split it"})
 		return nil
+	}
+	line := 0
+	for text := range strings.Lines(string(s.Data)) {
+		if line++; len(text) > maxLine {
+			r.problems = append(r.problems, Problem{File: s.Name, Line: line, Code: "too-large", Text: fmt.Sprintf("the line has %d octets, at most %d are read", len(text), maxLine), Hint: "break the list over several lines"})
+			return nil
+		}
 	}
 	t := &table{r: r, file: s.Name}
 	if _, err := toml.Decode(string(s.Data), &t.rows); err != nil {
