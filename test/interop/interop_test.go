@@ -78,18 +78,22 @@ func check(t *testing.T, r row) {
 				result = "FLAKY"
 			}
 		}
-		table.Lock()
-		defer table.Unlock()
-		if result == "FLAKY" {
-			table.flaky++
-			fmt.Printf("FLAKY %s\n", r.name())
-		}
 		detail := ""
 		if err == nil {
 			detail = fmt.Sprintf("  SPIs %08x %08x, %d+%d ESP packets, sha256 %.12s", ev.A.SPIIn, ev.A.SPIOut, ev.Packets[ev.A.SPIIn], ev.Packets[ev.A.SPIOut], ev.Hash)
 		}
-		table.lines = append(table.lines, fmt.Sprintf("%-28s %-9s %-34s %-12s %s%s", r.peer, r.role, r.suite.Name, r.path, result, detail))
+		record(r.peer, r.role, r.suite.Name, r.path, result, detail)
 	})
+}
+
+// record adds a line to the table.
+func record(peer, role, suite, path, result, detail string) {
+	table.Lock()
+	defer table.Unlock()
+	if result == "FLAKY" {
+		table.flaky++
+	}
+	table.lines = append(table.lines, fmt.Sprintf("%-28s %-9s %-34s %-12s %s%s", peer, role, suite, path, result, detail))
 }
 
 // try builds the networks, brings the tunnel up, proves it, takes it down and sees that both ends are rid of it.

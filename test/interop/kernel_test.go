@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -72,6 +73,24 @@ func TestKernelLibreswan(t *testing.T) {
 			check(t, libreRow(s, initiate))
 		}
 	}
+}
+
+// TestKernelCrash is one row: see rig.CrashSweep.
+func TestKernelCrash(t *testing.T) {
+	need(t, "kernel-esp", kernelESP())
+	topo, err := rig.NewTopology(fmt.Sprintf("cyi%d", os.Getpid()), rig.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(topo.Remove)
+	report, err := rig.CrashSweep(topo, bin, t.TempDir(), tunnel(topo, rig.CBC, false, false), "kernel")
+	t.Log(report)
+	result := "OK"
+	if err != nil {
+		result = "FAIL"
+		t.Error(err)
+	}
+	record("cygnet kernel", "both", rig.CBC.Name, "SIGKILL", result, fmt.Sprintf("  %d crash points", len(rig.CrashPoints)))
 }
 
 // kernelESP says why the kernel cannot do ESP, or nil: it adds an SA and the namespace is thrown away.

@@ -6,7 +6,7 @@ mark='@lab '
 : "${mark_out=$mark}"
 
 # result PEER ROLE SUITE RESULT : RESULT begins with ok, FAIL or skip.
-result() { printf '%s%-15s %-11s %-33s %s\n' "$mark_out" "$1" "$2" "$3" "${*:4}"; }
+result() { printf '%s%-28s %-9s %-47s %s\n' "$mark_out" "$1" "$2" "$3" "${*:4}"; }
 heading() { result PEER ROLE SUITE RESULT; }
 
 # check PEER ROLE SUITE COMMAND... : ok when COMMAND succeeds.
@@ -26,3 +26,12 @@ gotests() {
   [ "$(tail -n 1 "$log")" = PASS ] || result "$name" test all "FAIL: $(grep -m1 -E '^(panic|fatal error|FAIL)' "$log" || tail -n 1 "$log")"
 }
 skipped() { grep -A1 -F -- "--- SKIP: $2 " "$1" | sed -n '2s/^ *[^ ]*: //p'; }
+
+# interop PATTERN : rows of test/interop, whose table has the same columns. Each row's evidence stands behind its OK.
+interop() {
+  local log=$LAB_OUT/interop.txt rc
+  CYGNET_BIN=$LAB_BIN PEERS_ROOT=$LAB/peers-root REQUIRE=kernel-esp,peers "$LAB_BIN/interop.test" -test.run "$1" -test.v >"$log" 2>&1; rc=$?
+  cat "$log"
+  sed -n '/^peer  /,$p' "$log" | sed 1d | grep . | sed "s/^/$mark_out/"
+  [ $rc = 0 ] || result interop - "$1" "FAIL: $(grep -m1 -E '^(panic|fatal error|.*rows were flaky|FAIL)' "$log" || echo "exit code $rc")"
+}

@@ -1,0 +1,5 @@
+# strongSwan on kernel ESP, both roles.
+# build: ./cmd/cygnetd ./cmd/ikectl ./test/interop
+# tags: interop
+# timeout: 300
+interop '^TestKernelStrongSwan$'
