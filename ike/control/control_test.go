@@ -480,3 +480,28 @@ func TestForeignServer(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowHeader: a client that does not finish its request loses its place.
+func TestSlowHeader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	s, err := listen(path, &fake{}, asUID(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.http.ReadHeaderTimeout != 10*time.Second {
+		t.Errorf("header timeout %s, want 10 s", s.http.ReadHeaderTimeout)
+	}
+	s.http.ReadHeaderTimeout = 30 * time.Millisecond
+	go s.Serve()
+	defer s.Close()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "GET /v1/status HTTP/1.1\r\nHost: x\r\n")
+	conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Errorf("not closed: %v", err)
+	}
+}

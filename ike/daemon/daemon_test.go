@@ -447,3 +447,20 @@ func TestDownStopsTrying(t *testing.T) {
 		t.Errorf("a packet is %s", fate)
 	}
 }
+
+// TestBothUp: when both sides begin at the same moment, both operators read of success.
+func TestBothUp(t *testing.T) {
+	sa, sb := pair(t)
+	b := launch(t, sb, xfrmfake.New())
+	a := launch(t, sa, xfrmfake.New())
+	failed := make(chan *control.Failure, 2)
+	go func() { _, f := a.up("b"); failed <- f }()
+	go func() { _, f := b.up("a"); failed <- f }()
+	for range 2 {
+		if f := <-failed; f != nil {
+			t.Errorf("%s: %s", f.Code, f.Summary)
+		}
+	}
+	a.await("A up", isUp)
+	b.await("B up", isUp)
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cygnet/ike"
+	"cygnet/ike/directory"
 )
 
 // TestJobClasses: with one worker held, jobs come in the order of their classes and not of their arrival.
@@ -162,5 +163,21 @@ func TestInTime(t *testing.T) {
 	}
 	if s := inTime(now().Add(-time.Hour)); s != "in 0s" {
 		t.Errorf("overdue: %q", s)
+	}
+}
+
+// TestNothingIsOpenedWhileStopping: the directory wants boot connections up again when their IKE SAs have been lowered.
+func TestNothingIsOpenedWhileStopping(t *testing.T) {
+	d := &Daemon{}
+	d.loops = []*loop{newLoop(d, nil)}
+	l := &directoryLoop{d: d}
+	l.do(directory.Start{Connection: "x"})
+	if n := len(d.loops[0].box.take(nil)); n != 1 {
+		t.Fatalf("%d messages to the shard, want 1", n)
+	}
+	l.closing = true
+	l.do(directory.Start{Connection: "x"})
+	if n := len(d.loops[0].box.take(nil)); n != 0 {
+		t.Errorf("%d messages to the shard while stopping", n)
 	}
 }

@@ -31,6 +31,8 @@ type node struct {
 	log    *syncBuffer
 	cancel context.CancelFunc
 	ended  chan error
+
+	peerGone bool // no confirmation is expected when it stops
 }
 
 type syncBuffer struct {
@@ -162,12 +164,16 @@ func (n *node) stop() {
 	for _, f := range n.plane.Faults() {
 		n.t.Errorf("the data plane was asked for what is wrong: %s", f)
 	}
+	start := time.Now()
 	n.cancel()
 	n.cancel = nil
 	select {
 	case err := <-n.ended:
 		if err != nil {
 			n.t.Errorf("Run: %v", err)
+		}
+		if strings.Contains(n.log.String(), "not all peers have confirmed") && !n.peerGone {
+			n.t.Errorf("stopping took %s although the peer answers", time.Since(start))
 		}
 	case <-time.After(10 * time.Second):
 		n.t.Error("not stopped in 10 s")
