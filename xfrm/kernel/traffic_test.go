@@ -98,7 +98,8 @@ func TestTraffic(t *testing.T) {
 			for _, directed := range []bool{false, true} {
 				s := newSite(t)
 				if d := dialectHere(t, s.a); directed && !d.direction {
-					t.Skip("this kernel keeps no direction in an SA")
+					t.Log("this kernel keeps no direction in an SA")
+					return
 				}
 				s.da.dialect.direction, s.db.dialect.direction = directed, directed
 				s.traffic(t, c.defaults())
