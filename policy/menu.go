@@ -41,7 +41,7 @@ func newMenu(p wire.Proposal) (m menu, flaw string) {
 			return menu{}, fmt.Sprintf("%s comes without a key length (RFC 7296 section 3.3.5)", word(t))
 		}
 		m.present[t.Type] = true
-		if !t.Unusable && lawfulKeyLength(t) {
+		if !t.Unusable { // a key length where none belongs makes another transform than any of ours
 			m.usable[t.Type] = append(m.usable[t.Type], t)
 		}
 	}
@@ -87,15 +87,6 @@ func offersNone(p wire.Proposal, t wire.TransformType) bool {
 func needsKeyLength(t wire.Transform) bool {
 	c, ok := alg.CipherByID(alg.Encr(t.ID))
 	return ok && !c.FixedKey
-}
-
-// lawfulKeyLength: a key length belongs to ciphers of variable key length alone (RFC 7296 section 3.3.5).
-func lawfulKeyLength(t wire.Transform) bool {
-	if t.KeyBits == 0 {
-		return true
-	}
-	c, ok := alg.CipherByID(alg.Encr(t.ID))
-	return t.Type == wire.TransformEncr && ok && !c.FixedKey && slices.Contains(c.KeyBits, int(t.KeyBits))
 }
 
 func isAEAD(t wire.Transform) bool {

@@ -60,6 +60,8 @@ func TestNarrow(t *testing.T) {
 		{"several fit: the narrower child", []*Child{rest, lan}, "10.2.0.0/16", "10.1.0.0/16", "lan", "10.2.0.0/16", "10.1.0.0/16", "", ""},
 		{"several fit equally: the first", []*Child{child(t, "one", "10.1.0.0/24", "10.2.0.0/24"), child(t, "two", "10.1.1.0/24", "10.2.1.0/24")}, "10.2.0.0/16", "10.1.0.0/16",
 			"one", "10.2.0.0/24", "10.1.0.0/24", "", ""},
+		{"none fits whole: the greatest share", []*Child{child(t, "small", "10.1.0.0/24", "10.2.0.0/24"), child(t, "large", "10.1.8.0/21", "10.2.0.0/16"), child(t, "other", "10.1.1.0/24", "10.2.1.0/24")},
+			"10.2.0.0/16", "10.1.0.0/16", "large", "10.2.0.0/16", "10.1.8.0/21", "", ""},
 		{"protocol and port", []*Child{web}, "10.2.0.0/16", "10.1.0.0/16", "web", "10.2.0.0/16[tcp]", "10.1.0.80[tcp/443]", "", ""},
 		{"ports cross", []*Child{web}, "10.2.0.0/16", "10.1.0.0/16[tcp/400-500]", "web", "10.2.0.0/16[tcp]", "10.1.0.80[tcp/443]", "", ""},
 		{"other protocol", []*Child{web}, "10.2.0.0/16", "10.1.0.0/16[udp/443]", "", "", "", "no child of site-b has traffic in common", `conn.d/site-b.toml:11: local = ["10.1.0.0/16[udp/443]"]`},

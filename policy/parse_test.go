@@ -152,6 +152,15 @@ func TestDecodePSK(t *testing.T) {
 	}
 }
 
+// TestSecretWiped: the content of the file is gone when Parse returns; the key lives on in its own copy.
+func TestSecretWiped(t *testing.T) {
+	content := []byte("correct horse battery staple\n")
+	s, _ := Parse([]Source{{"x.toml", []byte(siteB)}}, func(string) (alg.Secret, error) { return alg.NewSecret(content), nil })
+	if strings.Trim(string(content), "\x00") != "" || s.Connections[0].PSK.Len() != 28 {
+		t.Errorf("%q", content)
+	}
+}
+
 func TestSame(t *testing.T) {
 	read := func(text, key string) *Connection {
 		s, problems := Parse([]Source{{"x.toml", []byte(text)}}, func(string) (alg.Secret, error) { return alg.NewSecret([]byte(key)), nil })

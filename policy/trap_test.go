@@ -314,7 +314,7 @@ func TestTrap_7296_45_AnswerOutside(t *testing.T) {
 
 func TestTrap_7296_46_RekeyNotNarrower(t *testing.T) {
 	old := list(t, "10.2.0.0/16")
-	if Within(old, list(t, "10.2.0.0/17")) || !Within(old, list(t, "10.2.0.0/17 10.2.128.0/17")) || Within(old, list(t, "10.2.0.0/16[tcp]")) {
+	if Within(old, list(t, "10.2.0.0/17")) || !Within(old, list(t, "10.2.0.0/17 10.2.128.0/17")) || Within(old, list(t, "10.2.0.0/18 10.2.192.0/18")) || Within(old, list(t, "10.2.0.0/16[tcp]")) {
 		t.Error("Within")
 	}
 }
