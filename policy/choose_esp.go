@@ -50,7 +50,7 @@ func ChooseESP(ch *Child, offered []wire.Proposal, pfs bool, ke wire.GroupID, ca
 				}
 				return espChoice(answer(o, got)), nil
 			}
-			d.noteChild(ch, ours, theirs, lacking)
+			d.note(nil, ours, theirs, lacking)
 		}
 	}
 	return ESPChoice{}, d.espMismatch(ch, offered)

@@ -41,14 +41,11 @@ func cost(lacking []wire.TransformType) (n int) {
 	return n
 }
 
+// note is told each pair that did not agree; c is nil for a child.
 func (d *difference) note(c *Connection, ours, theirs menu, lacking []wire.TransformType) {
 	if n := cost(lacking); !d.found || n < d.cost {
 		d.found, d.cost, d.conn, d.ours, d.theirs, d.lacking = true, n, c, ours, theirs, lacking
 	}
-}
-
-func (d *difference) noteChild(_ *Child, ours, theirs menu, lacking []wire.TransformType) {
-	d.note(nil, ours, theirs, lacking)
 }
 
 func (d *difference) flaw(p wire.Proposal, why string) {
