@@ -53,6 +53,15 @@ func TestUpDown(t *testing.T) {
 	if text, f := a.up("b"); f != nil || !strings.HasPrefix(text, "is up already: 10.1.0.0/16") {
 		t.Errorf("second up: %v %s", f, text)
 	}
+	if text, f := b.up("a"); f != nil || !strings.HasPrefix(text, "is up already: 10.2.0.0/16") {
+		t.Errorf("up of what the peer has brought up: %v %s", f, text)
+	}
+	b.await("wanted at B too", func(c control.Connection) bool { return c.Wanted == "up" && isUp(c) })
+	b.down("a")
+	if _, f := a.up("b"); f != nil {
+		t.Fatalf("up again: %v", f)
+	}
+	b.await("B up again", isUp)
 	if text, f := a.down("b"); f != nil || !strings.HasPrefix(text, "down") && !strings.Contains(text, "\ndown") {
 		t.Errorf("down: %v %s", f, text)
 	}

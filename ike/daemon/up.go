@@ -20,6 +20,9 @@ func (b backend) Up(ctx context.Context, name, child string, emit func(control.L
 		return f
 	}
 	u := &raise{b: b, conn: conn, start: time.Now(), emit: emit, waiting: childNames(conn, child)}
+	if child != "" {
+		u.asked = u.waiting
+	}
 	u.watcher = b.d.hub.watch(name)
 	defer u.watcher.stop()
 	return u.run(ctx)
@@ -43,6 +46,7 @@ type raise struct {
 	start   time.Time
 	emit    func(control.Line) error
 	watcher *watcher
+	asked   []string   // as the directory takes it: none are all
 	waiting []string   // all children that are to be up
 	fault   ike.Report // the last failure of the connection that was reported
 }
@@ -52,11 +56,12 @@ func (u *raise) run(ctx context.Context) *control.Failure {
 	if err != nil {
 		return stopping()
 	}
+	// Also when it is up already, by the peer's doing perhaps: from now on it is wanted here too.
+	u.b.d.directory.box.put(directory.Up{Connection: u.conn.Name, Children: u.asked})
 	if v.up(u.waiting) {
 		u.done("is up already: ", v)
 		return nil
 	}
-	u.b.d.directory.box.put(directory.Up{Connection: u.conn.Name, Children: u.waiting})
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
