@@ -122,7 +122,6 @@ func (x *authExchange) onFailure(sa *SA, r *Refusal) {
 // wrong key, and the answer is AUTHENTICATION_FAILED.
 func (sa *SA) onAuthRequest(m *message) {
 	p := sa.phase.(*authenticating)
-	p.answered = true
 	conn, peer, r := sa.verifyInitiator(p, m)
 	if r != nil {
 		sa.refuse(r)

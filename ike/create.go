@@ -1,12 +1,11 @@
 package ike
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
-
-	"bytes"
 
 	"cygnet/ike/suite"
 	"cygnet/ike/wire"

@@ -122,16 +122,13 @@ func (sa *SA) chooseChild(a *childAsk) (*child, policy.ESPChoice, *Refusal) {
 	}
 	ke, hasKE := wire.Find[*wire.KE](a.payloads)
 	group := wire.GroupNone
-	if hasKE && a.create {
+	if hasKE {
 		group = ke.Group
 	}
 	choice, mm := policy.ChooseESP(cfg, offer.Proposals, a.create, group, sa.config.Caps)
 	switch {
 	case mm != nil:
 		return nil, none, mismatch(a.stage, CodeNoProposal, mm)
-	case choice.SPI < 256: // RFC 4303 section 2.1
-		return nil, none, &Refusal{Notify: wire.NotifyNoProposalChosen, Stage: a.stage, Code: CodeProtocol,
-			Why: fmt.Sprintf("the peer's ESP SPI is %d, below 256", choice.SPI)}
 	case choice.Group != wire.GroupNone && choice.Group != group: // RFC 7296 section 1.3
 		return nil, none, &Refusal{Notify: wire.NotifyInvalidKEPayload, Data: binary.BigEndian.AppendUint16(nil, uint16(choice.Group)),
 			Stage: a.stage, Code: CodeIgnored,
@@ -187,7 +184,7 @@ func (sa *SA) installAnswer(a *childAsk, c *child, choice policy.ESPChoice, k ke
 			then(nil, temporary(a.stage, "the child was lowered before it was up"))
 		case err == nil:
 			keys.Wipe()
-			if c.replaces != nil {
+			if c.out == absent { // it replaces another
 				c.outboundDue = sa.now.Add(outboundLimit)
 			}
 			c.answer = answerPayloads(a, c, choice, k)

@@ -1,10 +1,7 @@
 package ike
 
 import (
-	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"cygnet/ike/wire"
 	"cygnet/policy"
@@ -307,90 +304,4 @@ func (sa *SA) closedByPeer() {
 	}
 	sa.report(Report{Code: CodeClosed, Text: "closed by the peer"})
 	sa.finish(CodeClosed, "closed by the peer", true)
-}
-
-// Texts of failures that the peer reports or causes.
-
-// noAnswer: a request was sent as often as it should.
-func noAnswer(sa *SA, name string, sent int, after time.Duration) *Refusal {
-	r := &Refusal{Stage: name, Code: CodeNoAnswer, Why: fmt.Sprintf("no answer from %v to %d %s in %s", sa.path.Remote, sent, name, duration(after))}
-	switch sa.phase.name() {
-	case phaseOpening:
-		r.Why += ": is UDP 500 and 4500 open on the path, and IKE running there?"
-		r.Hint = where(sa.conn, "remote.address", "remote") + " must be the peer's address as seen from here"
-	case phaseAuthenticating:
-		r.Why += fmt.Sprintf(": it answered IKE_SA_INIT, so is UDP %d open on the path?", sa.path.Remote.Port())
-	default:
-		r.Why += ": the peer is gone or the path is broken"
-	}
-	return r
-}
-
-// initRefused: an unprotected error to our IKE_SA_INIT.
-func initRefused(sa *SA, x *initExchange, n *wire.Notify) *Refusal {
-	r := &Refusal{Stage: x.name(), Code: CodePeerError, Why: fmt.Sprintf("%v refuses IKE_SA_INIT: %v", sa.path.Remote, n.Kind)}
-	switch n.Kind {
-	case wire.NotifyNoProposalChosen:
-		r.Code = CodeNoProposal
-		r.Why = fmt.Sprintf("%v accepts none of our IKE proposals (NO_PROPOSAL_CHOSEN), or knows no connection for us; we offer %s", sa.path.Remote, offerText(x.offered))
-		r.Hint = where(sa.conn, "ike") + " must have an algorithm of each kind that the peer allows"
-	case wire.NotifyInvalidKEPayload:
-		r.Code = CodeNoProposal
-		r.Why = fmt.Sprintf("%v wants another key exchange method than those we offer: %s", sa.path.Remote, offerText(x.offered))
-		r.Hint = where(sa.conn, "ike")
-	case wire.NotifyInvalidMajorVersion:
-		r.Why = fmt.Sprintf("%v does not speak IKEv2 (INVALID_MAJOR_VERSION)", sa.path.Remote)
-	}
-	return r
-}
-
-// authRefused: the peer does not accept us. It does not say why; these are the three things to compare.
-func authRefused(sa *SA, n *wire.Notify) *Refusal {
-	c := sa.conn
-	r := &Refusal{Stage: "IKE_AUTH", Code: CodePeerError, Why: fmt.Sprintf("%v refuses IKE_AUTH: %v", sa.path.Remote, n.Kind)}
-	if n.Kind != wire.NotifyAuthenticationFailed {
-		return r
-	}
-	r.Code = CodeAuthFailed
-	r.Why = fmt.Sprintf("%v refuses us (AUTHENTICATION_FAILED): it does not know us as %v, is not %v, or has another PSK", sa.path.Remote, c.Local.ID, idText(c))
-	r.Hint = fmt.Sprintf("compare with the peer: %s, %s, %s; its log says which", where(c, "local.id", "local"), where(c, "remote.id", "remote"), where(c, "psk.file", "psk"))
-	return r
-}
-
-// authRejected: the peer answered, and then our proof did not convince it.
-func authRejected(sa *SA, n *wire.Notify) *Refusal {
-	c := sa.conn
-	r := &Refusal{Stage: "INFORMATIONAL", Code: CodePeerError, Why: fmt.Sprintf("the peer ends the IKE SA: %v", n.Kind)}
-	if n.Kind == wire.NotifyAuthenticationFailed {
-		r.Code = CodeAuthFailed
-		r.Why = fmt.Sprintf("the peer does not accept our proof of %v (AUTHENTICATION_FAILED)", c.Local.ID)
-		r.Hint = fmt.Sprintf("compare with the peer: %s, %s", where(c, "local.id", "local"), where(c, "psk.file", "psk"))
-	}
-	return r
-}
-
-func idText(c *policy.Connection) string {
-	if !known(c.Remote.ID) {
-		return "the peer it thinks it is"
-	}
-	return c.Remote.ID.String()
-}
-
-// childRefused: the peer refuses a child.
-func childRefused(sa *SA, cfg *policy.Child, plan *childPlan, n *wire.Notify) *Refusal {
-	key := "child." + cfg.Name
-	r := &Refusal{Stage: "CREATE_CHILD_SA", Code: CodePeerError, Why: fmt.Sprintf("the peer refuses the child: %v", n.Kind)}
-	switch n.Kind {
-	case wire.NotifyNoProposalChosen:
-		r.Code = CodeNoProposal
-		r.Why = "the peer accepts none of our ESP proposals (NO_PROPOSAL_CHOSEN); we offer " + offerText(plan.offered)
-		r.Hint = where(sa.conn, key+".esp", key)
-	case wire.NotifyTSUnacceptable, wire.NotifySinglePairRequired:
-		r.Code = CodeNoSelectors
-		r.Why = fmt.Sprintf("the peer does not accept our selectors (%v): %s <-> %s", n.Kind, strings.Join(texts(cfg.Local), ", "), strings.Join(texts(cfg.Remote), ", "))
-		r.Hint = fmt.Sprintf("%s, %s: our local must lie in the peer's remote and the other way round", where(sa.conn, key+".local", key), where(sa.conn, key+".remote", key))
-	case wire.NotifyNoAdditionalSAs:
-		r.Why = "the peer allows no further child in this IKE SA (NO_ADDITIONAL_SAS)"
-	}
-	return r
 }

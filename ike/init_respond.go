@@ -20,8 +20,8 @@ func (sa *SA) onInitRequest(p Packet, m *wire.Message) {
 			sa.answerInit(p, m)
 		}
 	case *authenticating:
-		// RFC 7296 section 2.1: a repeat is told by the whole packet, and ignored once IKE_AUTH has come.
-		if !ph.answered && bytes.Equal(ph.initI, p.Data) {
+		// RFC 7296 section 2.1: a repeat is told by the whole packet. Once IKE_AUTH has come the phase is another, and it is ignored.
+		if bytes.Equal(ph.initI, p.Data) {
 			sa.send(p.Path, ph.initR)
 		}
 	}

@@ -19,7 +19,6 @@ type authenticating struct {
 	initI, initR []byte // the IKE_SA_INIT messages as they were on the wire: AUTH covers them (RFC 7296 section 2.15)
 	ni, nr       []byte
 	candidates   []*policy.Connection // of a responder: what the addresses allow
-	answered     bool                 // of a responder: an IKE_AUTH request came, so that IKE_SA_INIT repeats are ignored
 	lowered      *Lower               // of an initiator: close once the peer answers
 }
 

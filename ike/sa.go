@@ -288,8 +288,13 @@ func (sa *SA) finish(code Code, why string, retry bool) {
 
 // wipe forgets keys and whatever waits (RFC 7296 section 2.12). Jobs wipe what they were handed.
 func (sa *SA) wipe() {
-	if x, ok := sa.requests.current.(*initExchange); ok {
+	if x, ok := sa.requests.current.(interface{ wipe() }); ok {
 		x.wipe()
+	}
+	for _, c := range sa.children {
+		if c.keys != nil {
+			c.keys.Wipe()
+		}
 	}
 	if sa.keys != nil {
 		sa.keys.Wipe()
