@@ -54,7 +54,7 @@ func accepted(offered, answer []wire.Proposal) (got wire.Proposal, why string) {
 	for _, t := range got.Transforms {
 		switch {
 		case t.Unusable || !slices.Contains(ours.Transforms, t):
-			return got, fmt.Sprintf("we did not offer %s as %s in proposal %d", word(t), typeName(t.Type), ours.Number)
+			return got, fmt.Sprintf("we did not offer %s as %s in proposal %d", t.Word(), typeName(t.Type), ours.Number)
 		case len(m.usable[t.Type]) != 1:
 			return got, fmt.Sprintf("it holds %d %s transforms where one is due", len(m.usable[t.Type]), typeName(t.Type))
 		}

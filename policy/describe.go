@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"cygnet/ike/wire"
-	"cygnet/xfrm/alg"
 )
 
 // Bounds of what a description shows: peers may send thousands of transforms.
@@ -53,19 +52,11 @@ func describeOne(p wire.Proposal) string {
 	return strings.Join(parts, " / ")
 }
 
-// word is a transform as people read it, in the words in which the suite of an SA is shown.
-func word(t wire.Transform) string {
-	if _, ok := alg.CipherByID(alg.Encr(t.ID)); ok && t.Type == wire.TransformEncr {
-		return alg.Describe(alg.Encr(t.ID), int(t.KeyBits))
-	}
-	return t.Word()
-}
-
 // names lists transforms of one type, each once.
 func names(ts []wire.Transform) string {
 	var list []string
 	for _, t := range ts {
-		if n := word(t); !slices.Contains(list, n) {
+		if n := t.Word(); !slices.Contains(list, n) {
 			list = append(list, n)
 		}
 		if len(list) > shownTransforms {

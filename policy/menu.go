@@ -38,7 +38,7 @@ func newMenu(p wire.Proposal) (m menu, flaw string) {
 		case !slices.Contains(mandatory, t.Type) && !slices.Contains(optional, t.Type):
 			return menu{}, fmt.Sprintf("it carries %s, which has no place in it", typeName(t.Type))
 		case t.Type == wire.TransformEncr && t.KeyBits == 0 && needsKeyLength(t):
-			return menu{}, fmt.Sprintf("%s comes without a key length (RFC 7296 section 3.3.5)", word(t))
+			return menu{}, fmt.Sprintf("%s comes without a key length (RFC 7296 section 3.3.5)", t.Word())
 		}
 		m.present[t.Type] = true
 		if !t.Unusable { // a key length where none belongs makes another transform than any of ours

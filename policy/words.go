@@ -142,9 +142,9 @@ func (b *builder) proposal() wire.Proposal {
 	case slices.ContainsFunc(encr, func(t wire.Transform) bool { return isAEAD(t) != aead }):
 		b.fail("bad-proposal", "separate them by a comma, each with its other words", "%q mixes ciphers that authenticate by themselves with others (RFC 7296 section 3.3)", b.text)
 	case !aead && len(hashes) == 0:
-		b.fail("bad-proposal", "add sha256, or write aes256gcm16", "%q names no integrity algorithm, which %s needs", b.text, word(encr[0]))
+		b.fail("bad-proposal", "add sha256, or write aes256gcm16", "%q names no integrity algorithm, which %s needs", b.text, encr[0].Word())
 	case aead && len(hashes) > 0 && (b.proto == wire.ProtoESP || len(prfs) > 0):
-		b.fail("bad-proposal", "leave the integrity algorithm out", "%q names %s, but %s authenticates by itself", b.text, word(hashes[0]), word(encr[0]))
+		b.fail("bad-proposal", "leave the integrity algorithm out", "%q names %s, but %s authenticates by itself", b.text, hashes[0].Word(), encr[0].Word())
 	}
 	if b.proto == wire.ProtoESP {
 		if len(esn) == 0 {
@@ -191,7 +191,7 @@ func readGroups(text string) (list []wire.GroupID, wrong []trouble) {
 	b.read(text)
 	for _, t := range b.list {
 		if t.Type != wire.TransformKE {
-			b.fail("bad-value", `write yes, prefer, no or groups such as "ecp256"`, "%q is not a group", word(t))
+			b.fail("bad-value", `write yes, prefer, no or groups such as "ecp256"`, "%q is not a group", t.Word())
 			continue
 		}
 		list = append(list, wire.GroupID(t.ID))

@@ -113,7 +113,7 @@ func TestWords(t *testing.T) {
 		want string
 	}{
 		{Transform{Type: TransformEncr, ID: EncrAESGCM16, KeyBits: 256}, "AES-GCM-256"},
-		{Transform{Type: TransformEncr, ID: EncrAESCBC, KeyBits: 128}, "AES-128"},
+		{Transform{Type: TransformEncr, ID: EncrAESCBC, KeyBits: 128}, "AES-CBC-128"},
 		{Transform{Type: TransformEncr, ID: EncrChaCha20Poly1305}, "ChaCha20-Poly1305"},
 		{Transform{Type: TransformEncr, ID: EncrCamelliaCBC, KeyBits: 128}, "ENCR_CAMELLIA_CBC-128"},
 		{Transform{Type: TransformPRF, ID: uint16(PRFHMACSHA256)}, "SHA2-256"},

@@ -146,7 +146,7 @@ func encrName(id uint16) string {
 	return fmt.Sprintf("ENCR(%d)", id)
 }
 
-// EncrWord is the operator's word for an encryption algorithm: "AES-256", "AES-GCM-128", "ChaCha20-Poly1305". Names that
+// EncrWord is the operator's word for an encryption algorithm: "AES-CBC-256", "AES-GCM-128", "ChaCha20-Poly1305". Names that
 // cygnet does not use are IANA's.
 func EncrWord(id, keyBits uint16) string {
 	var word string
@@ -156,7 +156,7 @@ func EncrWord(id, keyBits uint16) string {
 	case EncrNull:
 		word = "NULL"
 	case EncrAESCBC:
-		word = "AES"
+		word = "AES-CBC"
 	case EncrAESCTR:
 		word = "AES-CTR"
 	case EncrAESCCM8:
@@ -174,7 +174,7 @@ func EncrWord(id, keyBits uint16) string {
 	case EncrNullAuthAESGMAC:
 		word = "AES-GMAC"
 	case EncrChaCha20Poly1305:
-		word = "ChaCha20-Poly1305"
+		return "ChaCha20-Poly1305" // its key length is fixed
 	default:
 		word = encrName(id)
 	}
