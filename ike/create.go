@@ -222,9 +222,6 @@ func (sa *SA) acceptAnswer(plan *childPlan, ps []wire.Payload) (*child, *Refusal
 	if mm != nil {
 		return nil, mismatch("CREATE_CHILD_SA", CodeNoProposal, mm)
 	}
-	if choice.SPI < 256 {
-		return nil, &Refusal{Stage: "CREATE_CHILD_SA", Code: CodeProtocol, Why: fmt.Sprintf("the peer's ESP SPI is %d, below 256", choice.SPI)}
-	}
 	if slices.Contains(sa.early, choice.SPI) {
 		return nil, &Refusal{Stage: "CREATE_CHILD_SA", Code: CodePeerError, Why: "the peer deleted the child before its answer came"}
 	}

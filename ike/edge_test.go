@@ -135,6 +135,23 @@ func TestTrap_7296_82_AnswerOfAnotherGroup(t *testing.T) {
 	}
 }
 
+// TestLowSPIAnswered: an answer with a reserved SPI is not installed, and the peer hears of it.
+func TestLowSPIAnswered(t *testing.T) {
+	n := newPair(t, setup{})
+	n.tamper(func(o *opened) bool {
+		p, ok := wire.Find[*wire.SA](o.ps)
+		if !ok || !o.is(wire.IKEAuth, true) {
+			return false
+		}
+		p.Proposals[0].SPI = []byte{0, 0, 0, 255}
+		return true
+	})
+	n.a.step(Initiate{})
+	n.run(5*time.Second, nil)
+	n.a.wants(CodeNoProposal, "255")
+	n.empty()
+}
+
 // TestDrawSPI: 0 to 255 are reserved, and one in use is not drawn again.
 func TestDrawSPI(t *testing.T) {
 	sa := NewResponder(Config{Rand: bytes.NewReader([]byte{0, 0, 0, 0, 0, 0, 0, 255, 0, 0, 1, 0, 0, 0, 1, 1})})
@@ -190,7 +207,7 @@ func TestMappingWithoutNAT(t *testing.T) {
 
 // TestLowerWithQueue: what waits for the window is not started any more once the IKE SA closes (trap 92).
 func TestLowerWithQueue(t *testing.T) {
-	n := newPair(t, two(""))
+	n := newPair(t, two(`pfs = "no"`))
 	n.a.step(Initiate{Children: []string{"lan"}})
 	n.both(1)
 	n.hook = func(d datagram) []datagram {
