@@ -4,7 +4,6 @@ GO    ?= go
 BIN   := bin
 # Packages whose concurrency is worth the race detector.
 RACE  := ./ike/control ./ike/daemon ./ike/transport ./xfrm/userspace
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
 .PHONY: help build check vet unit race demo clean-demo test lint fuzz mutants interop lab bench clean
@@ -14,7 +13,7 @@ help: ## this list
 
 build: ## bin/cygnetd and bin/ikectl
 	@test/prepare go
-	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/ ./cmd/...
+	$(GO) build -trimpath -o $(BIN)/ ./cmd/...
 
 vet:
 	@out=$$(gofmt -l cmd ike policy test xfrm) && [ -z "$$out" ] || { echo "gofmt would change: $$out" >&2; exit 1; }

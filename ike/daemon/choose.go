@@ -23,7 +23,7 @@ type dataplane struct {
 	caps    xfrm.Capabilities          // with the reason of the choice
 	receive func(*xfrm.Burst)          // takes ESP from the transport; nil with the kernel
 	send    func(*transport.Transport) // tells the driver where its ESP goes
-	sweep   func(context.Context) error
+	sweep   func(context.Context) error // removes what an earlier process left and nobody has claimed
 	close   func() error
 }
 
@@ -42,7 +42,6 @@ func choose(ctx context.Context, want string, c Config) (*dataplane, error) {
 		host.Close()
 		return nil, err
 	}
-	p.sweep = func(ctx context.Context) error { return host.Sweep(ctx, nil) }
 	driver := p.Driver
 	p.close = func() error {
 		err := driver.Close()
@@ -87,7 +86,10 @@ func openKernel(ctx context.Context, c Config, host *netcfg.Host) (*dataplane, e
 	if err != nil {
 		return nil, err
 	}
-	return &dataplane{Driver: d, caps: d.Capabilities(), send: func(*transport.Transport) {}}, nil
+	return &dataplane{Driver: d, caps: d.Capabilities(), send: func(*transport.Transport) {},
+		sweep: func(ctx context.Context) error {
+			return errors.Join(userspace.RemoveRules(), host.Sweep(ctx, nil))
+		}}, nil
 }
 
 // tunDevice is where the kernel hands out TUN interfaces.
@@ -109,7 +111,7 @@ func openUserspace(ctx context.Context, c Config, host *netcfg.Host) (*dataplane
 	for _, note := range d.Notes() {
 		c.Log.Warn(note)
 	}
-	return &dataplane{Driver: d, caps: d.Capabilities(), receive: d.Receive, send: out.open}, nil
+	return &dataplane{Driver: d, caps: d.Capabilities(), receive: d.Receive, send: out.open, sweep: d.Sweep}, nil
 }
 
 // mayOpenRaw asks for CAP_NET_RAW, which ESP without UDP needs.

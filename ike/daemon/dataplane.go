@@ -137,7 +137,12 @@ func (p *plane) apply(owner xfrm.Owner, b xfrm.Batch) (reqid uint32, err error) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), applyTime)
 	defer cancel()
-	if err := p.driver.Apply(ctx, plan.Ops); err != nil {
+	err = p.driver.Apply(ctx, plan.Ops)
+	for _, sa := range b.Add { // the driver has its own copies
+		sa.EncrKey.Wipe()
+		sa.IntegKey.Wipe()
+	}
+	if err != nil {
 		failed := 0
 		var oe *xfrm.OpError
 		if errors.As(err, &oe) {
