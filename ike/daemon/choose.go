@@ -20,9 +20,9 @@ import (
 // dataplane is the chosen driver with what goes with it.
 type dataplane struct {
 	xfrm.Driver
-	caps    xfrm.Capabilities          // with the reason of the choice
-	receive func(*xfrm.Burst)          // takes ESP from the transport; nil with the kernel
-	send    func(*transport.Transport) // tells the driver where its ESP goes
+	caps    xfrm.Capabilities           // with the reason of the choice
+	receive func(*xfrm.Burst)           // takes ESP from the transport; nil with the kernel
+	send    func(*transport.Transport)  // tells the driver where its ESP goes
 	sweep   func(context.Context) error // removes what an earlier process left and nobody has claimed
 	close   func() error
 }
