@@ -22,18 +22,6 @@ func (n *network) fails() {
 	n.empty()
 }
 
-// answers lists what the responder said in IKE_AUTH, opened.
-func (n *network) watchAuth() *[][]wire.Payload {
-	var list [][]wire.Payload
-	n.tamper(func(o *opened) bool {
-		if o.is(wire.IKEAuth, true) {
-			list = append(list, o.ps)
-		}
-		return false
-	})
-	return &list
-}
-
 // TestSameFace: from outside an unknown identity, a wrong key, another identity asked for and EAP look the same; each operator is told.
 func TestSameFace(t *testing.T) {
 	cases := []struct {

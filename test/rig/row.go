@@ -45,16 +45,16 @@ func Prove(t *Topology, a, b End, suite Suite, v6 bool) (Evidence, error) {
 	}
 	err = func() error {
 		if err := Ping(t.A.Host, hostB); err != nil {
-			return fmt.Errorf("A to B: %w", err)
+			return fmt.Errorf("from A to B: %w", err)
 		}
 		if err := Ping(t.B.Host, hostA); err != nil {
-			return fmt.Errorf("B to A: %w", err)
+			return fmt.Errorf("from B to A: %w", err)
 		}
 		if e.Hash, err = SendHashed(t.A.Host, t.B.Host, hostB, megabyte); err != nil {
-			return fmt.Errorf("A to B: %w", err)
+			return fmt.Errorf("from A to B: %w", err)
 		}
 		if _, err := SendHashed(t.B.Host, t.A.Host, hostA, megabyte); err != nil {
-			return fmt.Errorf("B to A: %w", err)
+			return fmt.Errorf("from B to A: %w", err)
 		}
 		return nil
 	}()

@@ -112,9 +112,7 @@ func (t *Topology) build() error {
 		}
 	}
 	for side, s := range map[string]Site{"a": t.A, "b": t.B} {
-		wan4, wan6 := s.WAN4.Next(), netip.Addr{} // the WAN's side of the link
-		wan4 = lastOctet(s.WAN4, 254)
-		wan6 = lastOctet(s.WAN6, 254)
+		wan4, wan6 := lastOctet(s.WAN4, 254), lastOctet(s.WAN6, 254) // the WAN's side of the link
 		lanGW6 := lastOctet(s.Host6, 1)
 		lines := fmt.Sprintf(`-n GW link add lan type veth peer name eth0 netns HOST
 -n GW link add wan type veth peer name wan-SIDE netns WAN

@@ -244,13 +244,6 @@ func (n *netns) pings(t *testing.T, to string) {
 	}
 }
 
-func (n *netns) fails(t *testing.T, to string) {
-	t.Helper()
-	if out, err := n.run("ping -q -c 1 -W 1 " + to); err == nil {
-		t.Errorf("%s: ping %s is answered\n%s", n.name, to, out)
-	}
-}
-
 func TestPingThroughTwoDrivers(t *testing.T) {
 	s := newSite(t)
 	s.a.start(t)
