@@ -40,6 +40,7 @@ func (r *reader) child(t *table, name string) *Child {
 	ch.ESP, groups = t.proposalsAndGroups("esp", wire.ProtoESP)
 	ch.PFS = t.pfs(groups)
 	ch.Replay = uint32(t.integer("replay_window", DefaultReplayWindow, MinReplayWindow, MaxReplayWindow))
+	ch.Lifetime = t.childLifetimes()
 	t.done()
 	r.reach(t, ch)
 	return ch

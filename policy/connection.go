@@ -23,6 +23,7 @@ func (r *reader) connection(t *table, name string) {
 	r.remote(t, c)
 	r.psk(t, c)
 	c.IKE = t.proposals("ike", wire.ProtoIKE)
+	c.Lifetime = t.lifetimes()
 	r.behaviour(t, c)
 	r.children(t, c)
 	t.done()

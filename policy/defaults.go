@@ -29,6 +29,18 @@ const (
 
 	DefaultNATKeepalive = 20 * time.Second // RFC 3948 section 4
 
+	// Lifetimes are those of strongSwan: 4 h and 1 h, the hard limit a tenth behind, and up to a tenth subtracted at random so that neither both
+	// sides nor many tunnels rekey at once (RFC 7296 section 2.8). Reauthentication is off: rekeying renews the keys just as well.
+	DefaultIKERekey   = 4 * time.Hour
+	DefaultReauth     = 0
+	DefaultChildRekey = time.Hour
+	MaxLifetime       = 30 * 24 * time.Hour
+	MinLifeBytes      = 1 << 20 // below it is a warning
+	MinLifePackets    = 1000    // below it is a warning
+	MaxLifeAmount     = 1 << 60
+	lifetimeFraction  = 10
+	shortLifetime     = time.Minute // below it is a warning
+
 	// DefaultReplayWindow holds what several CPUs reorder at gigabit speeds; RFC 4303 section 3.4.3 wants at least 32 and prefers 64.
 	DefaultReplayWindow = 128
 	MinReplayWindow     = 32

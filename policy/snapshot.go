@@ -56,7 +56,8 @@ type Connection struct {
 	Children     []*Child
 	Liveness     Liveness
 	NATKeepalive time.Duration // 20 s; RFC 3948 section 4
-	anywhere     bool          // remote address = "%any"
+	Lifetime     IKELifetime
+	anywhere     bool // remote address = "%any"
 }
 
 // End is one side of a connection.
@@ -85,8 +86,9 @@ type Child struct {
 	ESP           []wire.Proposal // without PFS groups in the first exchange; PFS lists the groups for CREATE_CHILD_SA
 	// PFS lists the key exchange methods of CREATE_CHILD_SA in order of preference. 0 (NONE) in it says that a child without is accepted
 	// too. Empty: none is offered; a peer that demands one of the default groups still gets it.
-	PFS    []wire.GroupID
-	Replay uint32
+	PFS      []wire.GroupID
+	Replay   uint32
+	Lifetime ChildLifetime
 }
 
 // TS is one side's traffic selector (RFC 7296 section 3.13.1): an inclusive address range of one family.

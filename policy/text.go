@@ -34,6 +34,7 @@ func (c *Connection) Text() string {
 	fmt.Fprintf(&b, "  start   %s, when down %s, encapsulation %s\n", c.Start, down, encap)
 	l := c.Liveness
 	fmt.Fprintf(&b, "  alive   asked after %s, %d tries, timeout %s x %g; NAT keepalive %s\n", l.Idle, l.Tries, l.Timeout, l.Factor, c.NATKeepalive)
+	fmt.Fprintf(&b, "  life    %s\n", c.Lifetime.text())
 	for _, p := range c.IKE {
 		fmt.Fprintf(&b, "  ike     %s\n", describeOne(p))
 	}
@@ -62,7 +63,7 @@ func (ch *Child) Text() string {
 	if pfs == "" {
 		pfs = "not asked for"
 	}
-	fmt.Fprintf(&b, "    pfs     %s\n    replay  %d\n", pfs, ch.Replay)
+	fmt.Fprintf(&b, "    pfs     %s\n    replay  %d\n    life    %s\n", pfs, ch.Replay, ch.Lifetime.text())
 	return b.String()
 }
 
@@ -79,4 +80,43 @@ func (e End) addressText() string {
 // Same says whether a reload leaves the connection as it is, secret included. Where it stands in its file does not count.
 func (c *Connection) Same(o *Connection) bool {
 	return c.Text() == o.Text() && c.PSK.Equal(o.PSK)
+}
+
+func (l IKELifetime) text() string {
+	var parts []string
+	if l.Rekey > 0 {
+		parts = append(parts, "rekeyed after "+brief(l.Rekey))
+	}
+	if l.Reauth > 0 {
+		parts = append(parts, "authenticated anew after "+brief(l.Reauth))
+	}
+	if parts == nil {
+		return "as long as the peer likes"
+	}
+	return fmt.Sprintf("%s, less up to %s at random, over %s later", strings.Join(parts, ", "), brief(l.Jitter), brief(l.Over))
+}
+
+func (l ChildLifetime) text() string {
+	var parts []string
+	if l.Rekey > 0 {
+		parts = append(parts, fmt.Sprintf("rekeyed after %s, less up to %s at random", brief(l.Rekey), brief(l.Jitter)))
+	}
+	for _, x := range []struct {
+		soft, hard uint64
+		unit       string
+	}{{l.Bytes, l.HardBytes, "octets"}, {l.Packets, l.HardPackets, "packets"}} {
+		if x.soft > 0 {
+			parts = append(parts, fmt.Sprintf("rekeyed after %d %s", x.soft, x.unit))
+		}
+		if x.hard > 0 {
+			parts = append(parts, fmt.Sprintf("over after %d %s", x.hard, x.unit))
+		}
+	}
+	if l.Hard > 0 {
+		parts = append(parts, "over after "+brief(l.Hard))
+	}
+	if parts == nil {
+		return "as long as the peer and its algorithms allow"
+	}
+	return strings.Join(parts, ", ")
 }
