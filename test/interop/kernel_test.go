@@ -29,6 +29,35 @@ func libreRow(s rig.Suite, initiate bool) row {
 		}}
 }
 
+// ikedRow is cygnet on kernel ESP against OpenIKED.
+func ikedRow(s rig.Suite, initiate bool) row {
+	role := "responds"
+	if initiate {
+		role = "initiates"
+	}
+	return row{peer: "OpenIKED kernel", role: role, suite: s, path: "IPv4",
+		run: func(t *rig.Topology, dir string) (a, b, up rig.End, err error) {
+			own := func(ns rig.NS, x rig.Tunnel) (rig.End, error) {
+				return wrap(rig.StartCygnetEnd(ns, bin, dir+"/own", x, rig.CygnetOptions{Dataplane: "kernel"}))
+			}
+			iked := func(ns rig.NS, x rig.Tunnel) (rig.End, error) {
+				return wrap(rig.StartOpenIKED(ns, dir+"/iked", peersRoot(), x, !initiate))
+			}
+			return pair(t, tunnel(t, s, false, false), initiate, own, iked)
+		}}
+}
+
+func TestKernelOpenIKED(t *testing.T) {
+	need(t, "kernel-esp", kernelESP())
+	_, err := os.Stat(peersRoot())
+	need(t, "peers", err)
+	for _, s := range []rig.Suite{rig.SHA512, rig.SHA1} {
+		for _, initiate := range []bool{true, false} {
+			check(t, ikedRow(s, initiate))
+		}
+	}
+}
+
 // peersRoot is the script that unpacks and enters the newest peers.
 func peersRoot() string {
 	if p := os.Getenv("PEERS_ROOT"); p != "" {

@@ -52,6 +52,8 @@ type Suite struct {
 	IKE, ESP string
 	LibreIKE string
 	LibreESP string
+	IkedIKE  string
+	IkedESP  string
 	SA       string
 }
 
@@ -60,7 +62,10 @@ var (
 	CBC    = Suite{Name: "AES-256-CBC/SHA2-256/MODP-2048", IKE: "aes256-sha256-modp2048", ESP: "aes256-sha256", LibreIKE: "aes256-sha2_256-modp2048", LibreESP: "aes256-sha2_256", SA: "AES_CBC-256/HMAC_SHA2_256_128"}
 	GCM    = Suite{Name: "AES-256-GCM/ECP-256", IKE: "aes256gcm16-prfsha256-ecp256", ESP: "aes256gcm16", LibreIKE: "aes_gcm256-sha2_256-dh19", LibreESP: "aes_gcm256", SA: "AES_GCM_16-256"}
 	ChaCha = Suite{Name: "ChaCha20-Poly1305/X25519", IKE: "chacha20poly1305-prfsha256-x25519", ESP: "chacha20poly1305", LibreIKE: "chacha20_poly1305-sha2_256-dh31", LibreESP: "chacha20_poly1305", SA: "CHACHA20_POLY1305-256"}
-	SHA1   = Suite{Name: "AES-256-CBC/SHA1/DH14", IKE: "aes256-sha1-modp2048", ESP: "aes256-sha1", LibreIKE: "aes256-sha1-modp2048", LibreESP: "aes256-sha1", SA: "AES_CBC-256/HMAC_SHA1_96"}
+	SHA1   = Suite{Name: "AES-256-CBC/SHA1/DH14", IKE: "aes256-sha1-modp2048", ESP: "aes256-sha1", LibreIKE: "aes256-sha1-modp2048", LibreESP: "aes256-sha1",
+		IkedIKE: "enc aes-256 prf hmac-sha1 auth hmac-sha1 group modp2048", IkedESP: "enc aes-256 auth hmac-sha1", SA: "AES_CBC-256/HMAC_SHA1_96"}
+	SHA512 = Suite{Name: "AES-256-CBC/SHA2-512/MODP-2048", IKE: "aes256-sha256-modp2048", ESP: "aes256-sha512",
+		IkedIKE: "enc aes-256 prf hmac-sha2-256 auth hmac-sha2-256 group modp2048", IkedESP: "enc aes-256 auth hmac-sha2-512", SA: "AES_CBC-256/HMAC_SHA2_512_256"}
 )
 
 // ESPSuites are all ESP suites, for rows of own against own.
