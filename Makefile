@@ -6,7 +6,7 @@ BIN   := bin
 RACE  := ./ike/control ./ike/daemon ./ike/transport ./xfrm/userspace
 
 .DEFAULT_GOAL := help
-.PHONY: help build check vet unit race demo clean-demo test lint fuzz mutants interop lab bench clean
+.PHONY: help build check vet unit race demo clean-demo test lint fuzz mutants sim interop lab bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -51,6 +51,9 @@ fuzz: ## N fuzz targets for SECONDS each, chosen by SEED (N=all SECONDS=15)
 
 mutants: ## plants N bugs (N=200) chosen by SEED and counts those that the tests notice
 	$(GO) run ./test/mutants -n $(or $(N),200) -seed $(or $(SEED),0) -min $(or $(MIN),85)
+
+sim: ## the deterministic simulation: SEEDS runs (SEEDS=10000) from seed FIRST
+	$(GO) test ./test/sim -run '^TestSim$$' -seeds $(or $(SEEDS),10000) -first $(or $(FIRST),1) -timeout 10h -v
 
 interop: build ## live rows against strongSwan and own against own on this kernel, as root
 	@test/prepare go demo peers

@@ -159,6 +159,7 @@ type (
 	// Claim states that an authenticated identity is now served by this IKE SA. Not answered.
 	Claim struct {
 		Connection     string
+		Config         *policy.Connection // that was in force when the machine began
 		Peer           auth.Identity
 		Initiated      bool
 		InitialContact bool

@@ -56,7 +56,7 @@ func (x *authExchange) onResponse(sa *SA, m *message) {
 	}
 	sa.peer = peer
 	sa.establish()
-	sa.out.Add(Claim{Connection: sa.conn.Name, Peer: peer, Initiated: true})
+	sa.out.Add(Claim{Connection: sa.conn.Name, Config: sa.conn, Peer: peer, Initiated: true})
 	if p.lowered != nil {
 		sa.done(x)
 		sa.lower(*p.lowered)
@@ -133,7 +133,7 @@ func (sa *SA) onAuthRequest(m *message) {
 	proof := []wire.Payload{idr, &wire.Auth{Method: wire.AuthSharedKey, Data: mac}}
 	sa.establish()
 	_, first := wire.FindNotify(m.payloads, wire.NotifyInitialContact)
-	sa.out.Add(Claim{Connection: conn.Name, Peer: peer, InitialContact: first})
+	sa.out.Add(Claim{Connection: conn.Name, Config: conn, Peer: peer, InitialContact: first})
 	sa.answerChild(&childAsk{payloads: m.payloads, stage: "IKE_AUTH", ni: p.ni, nr: p.nr}, func(c *child, r *Refusal) {
 		if r != nil { // RFC 7296 section 2.21.2: the IKE SA is up all the same
 			sa.respond(append(proof, r.notify())...)

@@ -33,6 +33,7 @@ type child struct {
 	suite         xfrm.Suite
 	local, remote []policy.TS
 	path          Path // that its SAs have
+	placed        Path // that the data plane has confirmed
 	encap         bool
 	keys          *suite.ChildKeys // until both SAs are installed; I2R is from the initiator of its exchange
 	initiated     bool             // we are that initiator
@@ -43,6 +44,7 @@ type child struct {
 	since         Time
 	reqid         uint32
 	replaces      *child         // the one that it rekeys, until that is gone
+	surplus       Time           // when it is deleted because the peer raised an equal one; 0: it is not
 	outboundDue   Time           // when the outbound SA of a rekeyed child is installed at the latest
 	answer        []wire.Payload // of a responder: SA, Nr, KEr, TSi, TSr
 }
@@ -175,6 +177,7 @@ func (sa *SA) childUp(c *child) {
 		r.Code, r.Text = CodeRekeyed, "rekeyed: "+sa.childText(c)
 	}
 	sa.report(r)
+	sa.noteDuplicate(c)
 }
 
 // childText is like "10.1.0.0/16 <-> 10.2.0.0/16, ESP AES-GCM-256, kernel".

@@ -70,7 +70,7 @@ func (sa *SA) sadb(b xfrm.Batch, then func(SADBDone)) {
 // install adds the SAs of a new child, inbound first; then is told how it went. A rekeyed child gets its outbound SA and its claims later.
 // On an error nothing is installed, since a batch is all or nothing, and the child is forgotten.
 func (sa *SA) install(c *child, then func(error)) {
-	c.path, c.encap = sa.path, sa.nat.encap()
+	c.path, c.placed, c.encap = sa.path, sa.path, sa.nat.encap()
 	b := xfrm.Batch{Lineage: sa.lineage(c), Add: []xfrm.SA{sa.inbound(c)}}
 	c.in = installing
 	if c.replaces == nil || c.initiated {
@@ -121,11 +121,11 @@ func (sa *SA) forget(c *child) {
 func (sa *SA) remove(c *child, in, out bool) {
 	b := xfrm.Batch{Lineage: sa.lineage(c)}
 	if in && c.in != absent {
-		b.Remove = append(b.Remove, c.inID())
+		b.Remove = append(b.Remove, c.ids(c.inID)...)
 		c.in = absent
 	}
 	if out && c.out != absent {
-		b.Remove = append(b.Remove, c.outID())
+		b.Remove = append(b.Remove, c.ids(c.outID)...)
 		b.Release = c.slots()
 		c.out = absent
 	}
@@ -140,6 +140,19 @@ func (sa *SA) remove(c *child, in, out bool) {
 			sa.ignored("removing %s of child %s: %v", c.spiText(), c.config.Name, d.Err)
 		}
 	})
+}
+
+// ids are the names by which the data plane may know an SA: while a move is on its way there are two, and one that is not there is removed in vain.
+func (c *child) ids(name func() xfrm.SAID) []xfrm.SAID {
+	now := name()
+	path := c.path
+	c.path = c.placed
+	before := name()
+	c.path = path
+	if before == now {
+		return []xfrm.SAID{now}
+	}
+	return []xfrm.SAID{now, before}
 }
 
 // handOver lets the successor of a rekeyed child send by the same batch that removes the old outbound SA, so that no packet is lost.
@@ -168,6 +181,7 @@ func (sa *SA) dropChild(c *child, why string) {
 func (sa *SA) moveChild(c *child, old Path) {
 	in, out := c.inID(), c.outID()
 	c.path = sa.path
+	to := c.path
 	b := xfrm.Batch{Lineage: sa.lineage(c)}
 	sameAddr := old.Local.Addr() == c.path.Local.Addr() && old.Remote.Addr() == c.path.Remote.Addr()
 	if c.in == installed {
@@ -180,8 +194,13 @@ func (sa *SA) moveChild(c *child, old Path) {
 		}
 	}
 	sa.sadb(b, func(d SADBDone) {
-		if d.Err != nil {
+		switch {
+		case d.Err == nil:
+			c.placed = to
+		case !c.gone: // its SAs are where they were, and the peer is not
+			c.path = c.placed
 			sa.report(Report{Child: c.config.Name, Code: CodeDataplane, Text: fmt.Sprintf("the data plane refused to follow the peer: %v", d.Err)})
+			sa.deleteChild(c, "the data plane refused to follow the peer")
 		}
 	})
 }

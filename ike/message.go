@@ -38,6 +38,9 @@ func (sa *SA) onPacket(p Packet) {
 	switch {
 	case err != nil:
 		sa.noise("a datagram from %v is no IKE message: %v", p.Remote, err)
+		if ph, ok := sa.phase.(*opening); ok && !sa.initiator && ph.limit == 0 { // it was to make this machine: nothing is kept for strangers
+			sa.finish(CodeIgnored, "a malformed IKE_SA_INIT request", false)
+		}
 	case m.Exchange == wire.IKESAInit:
 		sa.onInit(p, m)
 	case sa.protect == nil || !sa.isOurs(m.Header):
@@ -231,6 +234,8 @@ func (sa *SA) refuse(r *Refusal) {
 
 // send gives octets to the transport.
 func (sa *SA) send(p Path, data []byte) {
-	sa.lastSent = sa.now
+	if p == sa.path { // a repeat is answered to wherever it came from, and that keeps no mapping of the peer's path alive
+		sa.lastSent = sa.now
+	}
 	sa.out.Add(Send{Path: p, Data: slices.Clip(data)})
 }

@@ -45,13 +45,14 @@ func (sa *SA) Deadline() (Time, bool) {
 	}
 	for _, c := range sa.children {
 		e.add(c.outboundDue, c.out == absent && c.outboundDue != 0)
+		e.add(c.surplus, c.surplus != 0)
 	}
 	return e.at, e.set
 }
 
 // onWake does what is due. Each step may end the machine.
 func (sa *SA) onWake() {
-	for _, step := range []func(){sa.wakePhase, sa.wakeInit, sa.wakeRequest, sa.wakeChildren, sa.wakePostponed, sa.wakeLiveness, sa.wakeKeepalive} {
+	for _, step := range []func(){sa.wakePhase, sa.wakeInit, sa.wakeRequest, sa.wakeChildren, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLiveness, sa.wakeKeepalive} {
 		if step(); sa.finished {
 			return
 		}

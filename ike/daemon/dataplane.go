@@ -135,6 +135,11 @@ func (p *plane) apply(owner xfrm.Owner, b xfrm.Batch) (reqid uint32, err error) 
 	if err != nil {
 		return 0, err
 	}
+	if onlyRemoves(b) { // its owner has forgotten what goes: there is nothing to return to
+		p.ledger.Commit(plan)
+		p.tryAll(plan.Ops)
+		return plan.ReqID, nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), applyTime)
 	defer cancel()
 	err = p.driver.Apply(ctx, plan.Ops)
@@ -154,6 +159,8 @@ func (p *plane) apply(owner xfrm.Owner, b xfrm.Batch) (reqid uint32, err error) 
 	p.ledger.Commit(plan)
 	return plan.ReqID, nil
 }
+
+func onlyRemoves(b xfrm.Batch) bool { return len(b.Add)+len(b.Claims)+len(b.Update) == 0 }
 
 // tryAll carries out ops whose failure nobody can answer for: each is tried, failures are logged.
 func (p *plane) tryAll(ops []xfrm.Op) {

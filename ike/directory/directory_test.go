@@ -465,6 +465,20 @@ func TestReloadWhileStarting(t *testing.T) {
 	}
 }
 
+// An IKE SA that began before a reload and is authenticated after it has the old configuration.
+func TestReloadWhilePeerStarts(t *testing.T) {
+	old, b := site("b", policy.StartManual), site("b", policy.StartManual)
+	b.Encap = true
+	s := newStory(t, old)
+	s.do(load(b))
+	claim := ike.Claim{Connection: "b", Peer: id("gw-b.example"), Config: old}
+	s.do(Claimed{1, claim}, "1: lower")
+	again := site("b", policy.StartManual) // read again, nothing changed
+	again.Encap, again.Line = true, 7
+	claim.Config = again
+	s.do(Claimed{2, claim})
+}
+
 func TestOperatorsWishOutlivesReload(t *testing.T) {
 	s := newStory(t, site("b", policy.StartBoot))
 	s.do(Down{"b", ""})

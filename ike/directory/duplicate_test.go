@@ -78,6 +78,7 @@ func TestDuplicates(t *testing.T) {
 	}
 	s.up(2, "lan") // dmz is not there yet: SA 1 is still needed
 	s.now = s.now.Add(time.Minute)
+	s.do(Wake{}, "2: raise dmz") // else both would stay for ever
 	s.do(Wake{})
 	s.up(2, "dmz", "1: lower")
 	s.finished(1, false)

@@ -87,8 +87,11 @@ func (t turn) claimed(ev Claimed) {
 	t.seq++
 	a.claimed, a.peer, a.seq, a.since = true, ev.Peer, t.seq, t.now
 	c := a.conn
-	if c.operator == wantDown {
+	switch {
+	case c.operator == wantDown:
 		t.lower(a, ike.Lower{Why: "taken down by the operator"})
+	case ev.Config != nil && ev.Config != c.Connection && !sameMeaning(ev.Config, c.Connection): // a reload came while it began
+		t.lower(a, ike.Lower{Why: "its configuration changed"})
 	}
 	if a.serves() {
 		if ev.InitialContact {
@@ -237,8 +240,15 @@ func (t turn) endDuplicates(c *connection) {
 		}
 		peers := slices.DeleteFunc(c.serving(), func(x *sa) bool { return !x.peer.Equal(a.peer) })
 		keep := c.survivor(peers)
-		if keep == a || !keep.covers(a) || keep.initiated != a.initiated && c.compareStarters(keep, a) == 0 {
+		if keep == a || keep.initiated != a.initiated && c.compareStarters(keep, a) == 0 {
 			continue // ends with one identity cannot agree, so both IKE SAs stay
+		}
+		if !keep.covers(a) {
+			at := t.complete(c, keep, a)
+			if waits == 0 || at.Before(waits) {
+				waits = at
+			}
+			continue
 		}
 		if at := max(keep.upSince, a.upSince).Add(duplicateGrace); t.now.Before(at) {
 			if waits == 0 || at.Before(waits) {
@@ -249,4 +259,20 @@ func (t turn) endDuplicates(c *connection) {
 		t.lower(a, ike.Lower{Why: "duplicate: another IKE SA with the same peer stays"})
 	}
 	c.dropAt = waits
+}
+
+// complete asks the survivor for the children that it lacks and the other has, when it has had its time to bring them up. It returns when to
+// look again.
+func (t turn) complete(c *connection, keep, other *sa) ike.Time {
+	if at := max(keep.since, other.since).Add(raiseGrace); t.now.Before(at) {
+		return at
+	}
+	for _, ch := range c.Children {
+		asked, ok := c.asked[ch.Name]
+		if other.children[ch.Name] && !keep.children[ch.Name] && !c.off[ch.Name] && (!ok || t.now.Sub(asked) >= raiseAgain) {
+			c.noteAsked(t.now, []string{ch.Name})
+			t.tell(keep, ike.RaiseChild{Child: ch.Name})
+		}
+	}
+	return t.now.Add(raiseAgain)
 }

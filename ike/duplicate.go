@@ -1,0 +1,48 @@
+package ike
+
+import (
+	"slices"
+
+	"cygnet/policy"
+)
+
+// Both ends may raise one child at the same time: their CREATE_CHILD_SA requests cross, both succeed, and two equal pairs of SAs stand. RFC 7296
+// section 2.8.1 settles that for rekeys by the nonces; of new children it says nothing, and two would be rekeyed for ever. One rule that both ends
+// know settles it here: the original responder gives up the one that it asked for.
+
+// noteDuplicate plans the end of a child of ours when the peer's equal one came up too. The peer may not have heard of its own one yet, so
+// that both work on for a moment.
+func (sa *SA) noteDuplicate(c *child) {
+	if sa.initiator {
+		return
+	}
+	if x := sa.duplicate(c); x != nil {
+		ours := c
+		if x.initiated {
+			ours = x
+		}
+		ours.surplus = sa.now.Add(outboundLimit)
+	}
+}
+
+// duplicate finds the equal child that the other end asked for.
+func (sa *SA) duplicate(c *child) *child {
+	return sa.findChild(func(x *child) bool {
+		return x != c && x.config == c.config && x.up && c.up && !x.deleting && !c.deleting && x.initiated != c.initiated &&
+			x.replaces == nil && c.replaces == nil && same(x.local, c.local) && same(x.remote, c.remote)
+	})
+}
+
+func same(a, b []policy.TS) bool { return policy.Within(a, b) && policy.Within(b, a) }
+
+// wakeDuplicates deletes what has become surplus, if the other is still there.
+func (sa *SA) wakeDuplicates() {
+	for _, c := range slices.Clone(sa.children) {
+		if !sa.due(c.surplus, c.surplus != 0) {
+			continue
+		}
+		if c.surplus = 0; sa.duplicate(c) != nil {
+			sa.deleteChild(c, "the peer raised the same child at the same time")
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package sim
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"cygnet/xfrm"
+	"cygnet/xfrm/xfrmfake"
+)
+
+// probe sends one packet of a child from one side's network to the other's. must: it has to arrive, if both ends have the child.
+func (w *world) probe(c *conn, k, side int, must bool) {
+	from, to := c.ends[side], c.ends[1-side]
+	p := from.packet(k)
+	must = must && from.has(k) && to.has(k)
+	fate, id := from.node.driver.Outbound(p)
+	from.node.drain()
+	w.mix(uint64(fate), uint64(id.SPI))
+	w.story(from.node, "a packet for %s %s: %v %v", from.name(), childName(k), fate, id)
+	switch {
+	case fate == xfrmfake.Clear && from.guards(k):
+		w.fail(Clear, "%s sends a packet of %s, child %s, in clear", from.node.name, from.name(), childName(k))
+	case fate == xfrmfake.Clear:
+		w.saw("clear, as nothing protects")
+		w.inClear(c, to, k, p)
+	case fate == xfrmfake.Dropped && must:
+		w.fail(Loss, "%s drops a packet of %s, child %s, which both ends have", from.node.name, from.name(), childName(k))
+	case fate == xfrmfake.Protected:
+		w.saw("protected packet")
+		w.carry(from, to, id, p, must)
+	}
+}
+
+// has: the daemon there says that the child is up.
+func (e *end) has(k int) bool {
+	for _, m := range e.node.machines() {
+		if m.Connection != e.name() {
+			continue
+		}
+		for _, ch := range m.Children {
+			if ch.Name == childName(k) && ch.Up {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// packet of a child, outbound at this end.
+func (e *end) packet(k int) xfrmfake.Packet {
+	p := xfrmfake.Packet{Src: e.conn.host(k, e.side), Dst: e.conn.host(k, 1-e.side), Proto: 6, SrcPort: 443, DstPort: 443, Octets: 100}
+	if e.conn.protos[k] == "[udp]" {
+		p.Proto = 17
+	}
+	return p
+}
+
+// guards: the child's packets must not be in clear here.
+func (e *end) guards(k int) bool { return e.node.protects[guarded{e.name(), childName(k)}] }
+
+// inClear: a packet in clear, ours or an adversary's, must not come in where policy protects.
+func (w *world) inClear(c *conn, to *end, k int, p xfrmfake.Packet) {
+	w.after(w.between(0, 20e6), func() {
+		if to.node.driver.Inbound(xfrm.SAID{}, p) == xfrmfake.Clear && to.guards(k) {
+			w.fail(Clear, "%s lets a packet of %s, child %s, in that came in clear", to.node.name, to.name(), childName(k))
+		}
+	})
+}
+
+// carry takes an ESP packet over the path that its SA says, through NATs, to the inbound SA with the same keys.
+func (w *world) carry(from, to *end, id xfrm.SAID, p xfrmfake.Packet, must bool) {
+	out := from.node.sad[id]
+	if out == nil {
+		w.fail(Panic, "%s: the driver uses %v, which was never added", from.node.name, id)
+	}
+	lost := func(why string) {
+		w.story(from.node, "the packet is lost: %s", why)
+		if must {
+			w.fail(Loss, "a packet of %s, child of %s, in %v was lost: %s", from.name(), to.name(), id, why)
+		}
+	}
+	src, dst := netip.AddrPortFrom(out.Src, 0), netip.AddrPortFrom(id.Dst, 0)
+	if out.Encap != nil {
+		src, dst = netip.AddrPortFrom(out.Src, out.Encap.SrcPort), netip.AddrPortFrom(id.Dst, out.Encap.DstPort)
+		if from.node.nat != nil {
+			src = from.node.nat.outward(src)
+		}
+	} else if from.node.nat != nil || to.node.nat != nil {
+		lost("plain ESP does not pass the NAT")
+		return
+	}
+	delay, ok := w.pass(from.node, dst.Addr())
+	if !ok {
+		return
+	}
+	keys, encap := out.keys, out.Encap
+	w.after(delay, func() {
+		n, local := w.behind(dst)
+		if n == nil {
+			lost("nobody has " + dst.String())
+			return
+		}
+		in := n.sad[xfrm.SAID{Dst: local.Addr(), SPI: id.SPI, Proto: id.Proto}]
+		switch {
+		case in == nil:
+			lost("no such SA at " + n.name)
+		case in.keys != keys:
+			lost("other keys at " + n.name)
+		case (in.Encap == nil) != (encap == nil):
+			lost("the ends do not agree about encapsulation")
+		default:
+			if fate := n.driver.Inbound(in.ID, p); fate != xfrmfake.Protected {
+				lost("inbound: " + fate.String())
+			}
+			if in.Encap != nil && (src.Addr() != in.Src || src.Port() != in.Encap.SrcPort) {
+				n.driver.Raise(xfrm.Mapping{ID: in.ID, From: src})
+			}
+			n.drain()
+		}
+	})
+}
+
+// probeAll: everything that is wanted carries packets both ways, and nothing that is to be protected leaves in clear.
+func (w *world) probeAll() {
+	for round := range 2 {
+		for _, c := range w.conns {
+			behind := c.ends[0].node.nat != nil || c.ends[1].node.nat != nil // the first packet from there shows where it is now
+			for k := range c.children {
+				for side := range 2 {
+					from := c.ends[side]
+					if c.want && !(from.has(k) && c.ends[1-side].has(k)) {
+						w.fail(Liveness, "%s: child %s of %s is not up", from.node.name, childName(k), from.name())
+					}
+					w.probe(c, k, side, c.want && (round > 0 || !behind))
+				}
+			}
+		}
+		w.runUntil(w.now.Add(300e6))
+	}
+	w.pairs()
+}
+
+// heldSAs lists what a driver holds, by SPI.
+func (n *node) heldSAs() []xfrm.SAID {
+	var ids []xfrm.SAID
+	for id := range n.sad {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b xfrm.SAID) int { return cmp.Or(cmp.Compare(a.SPI, b.SPI), a.Dst.Compare(b.Dst)) })
+	return ids
+}
