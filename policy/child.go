@@ -113,10 +113,29 @@ func (r *reader) reach(t *table, ch *Child) {
 		t.problem("remote", "never-matches", hint, "%s can never match a packet: local %s, remote %s", t.path, selectorsText(ch.Local), selectorsText(ch.Remote))
 		return
 	}
+	r.ownNetwork(t, ch)
 	t.lonely("local", ch.Local, mated.i, hint)
 	t.lonely("remote", ch.Remote, mated.r, hint)
 	if n := mated.selectors(splits(mated.i), splits(mated.r)); n > maxSelectors {
 		t.problem("remote", "bad-selector", "write prefixes where there are ranges, or fewer of them", "%s makes %d pairs of prefixes, at most %d are installed", t.path, n, maxSelectors)
+	}
+}
+
+// ownNetwork looks for remote selectors that hold this side's own network: its hosts would be looked for behind the peer. "Everything" means
+// everything else, and the data planes take it so.
+func (r *reader) ownNetwork(t *table, ch *Child) {
+	for _, remote := range ch.Remote {
+		for _, local := range ch.Local {
+			if _, meet := remote.meet(local); !meet || remote.allAddresses() || local != remote && remote.within([]TS{local}) {
+				continue
+			}
+			if local.Start == remote.Start && local.End == remote.End {
+				t.problem("remote", "own-network", "write into remote what lies behind the peer", "%s has %s on both sides: this host would look for its own network behind the peer", t.path, remote)
+				continue
+			}
+			t.warning("remote", "own-network", "leave the own network out of remote, unless the peer is the way to all the rest of it",
+				"remote %s of %s holds addresses of local %s: packets for them travel to the peer, also those of this host", remote, t.path, local)
+		}
 	}
 }
 

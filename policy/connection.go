@@ -117,6 +117,8 @@ func (t *table) identity(what string, addr netip.Addr) auth.Identity {
 func endAddress(s string) (a netip.Addr, why string) {
 	a, err := netip.ParseAddr(s)
 	switch {
+	case strings.HasPrefix(s, "["):
+		return a, "is in brackets; write it without brackets: " + strings.Trim(s, "[]")
 	case err != nil:
 		return a, "is not an IP address"
 	case a.Zone() != "":

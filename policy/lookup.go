@@ -27,7 +27,7 @@ func (s *Snapshot) Near(name string) []string {
 	for _, c := range s.Connections {
 		names = append(names, c.Name)
 	}
-	return near(name, names)
+	return Near(name, names)
 }
 
 // Candidates are the connections that an IKE_SA_INIT from remote to local may belong to, most specific addresses first.

@@ -5,27 +5,26 @@ import (
 	"strings"
 )
 
-// near returns the names that resemble word, the nearest first, three at most.
-func near(word string, names []string) []string {
-	type scored struct {
-		name string
-		d    int
-	}
-	var list []scored
+// Near returns those of names that resemble word most, three at most, for "did you mean". A name that begins with word is as near as a slip of
+// one letter.
+func Near(word string, names []string) (nearest []string) {
+	best := 0
 	for _, n := range names {
 		d := distance(fold(word), fold(n))
-		if d <= 1+len(n)/3 || len(word) > 2 && strings.HasPrefix(fold(n), fold(word)) {
-			list = append(list, scored{n, d})
+		switch {
+		case d > 1 && len(word) > 2 && strings.HasPrefix(fold(n), fold(word)):
+			d = 1
+		case d > 1+len(n)/3:
+			continue
+		}
+		if nearest == nil || d < best {
+			nearest, best = nil, d
+		}
+		if d == best && len(nearest) < 3 && !slices.Contains(nearest, n) {
+			nearest = append(nearest, n)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b scored) int { return a.d - b.d })
-	var out []string
-	for _, s := range list[:min(len(list), 3)] {
-		if s.d <= list[0].d+1 {
-			out = append(out, s.name)
-		}
-	}
-	return out
+	return nearest
 }
 
 func fold(s string) string {

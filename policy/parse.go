@@ -63,12 +63,28 @@ func (r *reader) open(s Source) *table {
 		var at toml.ParseError
 		if errors.As(err, &at) {
 			p.Line, p.Text = at.Position.Line, "this is not TOML: "+at.Message
+			explainSyntax(&p, string(s.Data))
 		}
 		r.problems = append(r.problems, p)
 		return nil
 	}
 	t.lines = keyLines(string(s.Data))
 	return t
+}
+
+// explainSyntax adds what to do about the commonest slip. A line that speaks of a secret is not repeated: it may hold the secret itself.
+func explainSyntax(p *Problem, text string) {
+	lines := strings.Split(text, "\n")
+	if p.Line < 1 || p.Line > len(lines) {
+		return
+	}
+	line := lines[p.Line-1]
+	switch word := bareWord(line); {
+	case strings.Contains(line, "psk") || strings.Contains(line, "secret"):
+		p.Text, p.Hint = "this is not TOML", `write psk = { file = "/etc/cygnet/secrets/NAME" }`
+	case word != "":
+		p.Hint = fmt.Sprintf("put it in quotes: %q", word)
+	}
 }
 
 func (r *reader) file(t *table) {
@@ -92,7 +108,7 @@ func (r *reader) file(t *table) {
 func (r *reader) daemon(t *table) {
 	d := &r.snapshot.Daemon
 	d.Dataplane = t.word("dataplane", d.Dataplane, "auto", "kernel", "userspace")
-	d.LogLevel = t.word("log", d.LogLevel, "info", "debug", "trace", "warn", "error")
+	d.LogLevel = t.word("log", d.LogLevel, LogLevels()...)
 	d.Port = uint16(t.integer("port", DefaultPort, 1, 65535))
 	d.NATTPort = uint16(t.integer("natt_port", DefaultNATTPort, 1, 65535))
 	d.CookieThreshold = int(t.integer("cookie_threshold", DefaultCookieThreshold, 0, 1<<20))
@@ -101,6 +117,9 @@ func (r *reader) daemon(t *table) {
 	}
 	t.done()
 }
+
+// LogLevels are the words for how much is logged, from little to much.
+func LogLevels() []string { return []string{"error", "warn", "info", "debug", "trace"} }
 
 // goodName: names are arguments of commands and parts of paths, so they are TOML's bare keys.
 func goodName(name string) bool {

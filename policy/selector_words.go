@@ -12,6 +12,9 @@ import (
 // masked is the prefix as it should have been written when bits behind it are set; why says what is wrong.
 func readSelector(text string) (t TS, masked, why string) {
 	addr, rest, bracket := strings.Cut(strings.TrimSpace(text), "[")
+	if strings.TrimSpace(addr) == "" && strings.Contains(rest, ":") {
+		return TS{}, "", "is in brackets; write it without brackets"
+	}
 	if t, masked, why = readRange(strings.TrimSpace(addr)); why != "" {
 		return TS{}, "", why
 	}

@@ -44,7 +44,9 @@ func (t *table) warning(key, code, hint, format string, args ...any) {
 
 // get takes a key out of the table.
 func (t *table) get(key string) (any, bool) {
-	t.asked = append(t.asked, key)
+	if !slices.Contains(t.asked, key) {
+		t.asked = append(t.asked, key)
+	}
 	v, ok := t.rows[key]
 	return v, ok
 }
@@ -220,7 +222,7 @@ func (t *table) done() {
 
 // didYouMean is a hint with the known words that resemble word, or else the fallback.
 func didYouMean(word string, known []string, fallback string) string {
-	if n := near(word, known); len(n) > 0 {
+	if n := Near(word, known); len(n) > 0 {
 		return "did you mean " + strings.Join(n, " or ") + "?"
 	}
 	return fallback

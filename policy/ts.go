@@ -121,6 +121,12 @@ func (t TS) prefix() (netip.Prefix, bool) {
 	return p, lastOf(p) == t.End
 }
 
+// allAddresses: 0.0.0.0/0 or ::/0.
+func (t TS) allAddresses() bool {
+	p, ok := t.prefix()
+	return ok && p.Bits() == 0
+}
+
 // meet is the intersection: addresses, protocol and ports.
 func (t TS) meet(o TS) (TS, bool) {
 	if t.Start.BitLen() != o.Start.BitLen() {

@@ -62,8 +62,9 @@ func Dir(dir string) (*policy.Snapshot, []policy.Problem) {
 func find(dir string) (files []string, problems []policy.Problem) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, []policy.Problem{unreadable("", dir, err, "name the folder of the configuration with --config, or make it")}
+		return nil, []policy.Problem{unreadable("", dir, err, noFolder(dir))}
 	}
+	problems = append(problems, folderMode("", dir)...)
 	for _, e := range entries {
 		if e.Name() == "cygnet.toml" {
 			files = append(files, e.Name())
@@ -76,6 +77,7 @@ func find(dir string) (files []string, problems []policy.Problem) {
 		}
 		return files, problems
 	}
+	problems = append(problems, folderMode("conn.d", filepath.Join(dir, "conn.d"))...)
 	for _, e := range entries {
 		name := filepath.Join("conn.d", e.Name())
 		switch {
@@ -89,6 +91,28 @@ func find(dir string) (files []string, problems []policy.Problem) {
 		}
 	}
 	return files, problems
+}
+
+// noFolder says what to do when there is no configuration yet.
+func noFolder(dir string) string {
+	if dir == DefaultDir {
+		return "make it, or name another folder: ikectl check DIR, cygnetd --config DIR; examples are in configs/site-to-site, " +
+			"of an installed cygnet in /usr/share/doc/cygnet/examples"
+	}
+	return "name the folder that holds conn.d, or make it"
+}
+
+// folderMode warns of a folder in which others could put or exchange files.
+func folderMode(name, path string) []policy.Problem {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm()&0o022 == 0 {
+		return nil
+	}
+	return []policy.Problem{{
+		File: name, Code: "config-writable", Warning: true,
+		Text: fmt.Sprintf("mode %04o of %s lets others than its owner change the configuration; 0755 or less is wanted", info.Mode().Perm(), path),
+		Hint: "chmod go-w " + quote(path),
+	}}
 }
 
 // readFile reads one configuration file; nil when it cannot. It may be a link, but not writable by everyone.

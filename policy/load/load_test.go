@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -105,6 +106,12 @@ func TestDirFaults(t *testing.T) {
 			}},
 		{"configuration writable by everyone", "config-writable", "mode 0666", "chmod 644 ", false,
 			func(_ *testing.T, dir string) error { return os.Chmod(filepath.Join(dir, "conn.d/site-b.toml"), 0o666) }},
+		{"folder writable by group", "config-writable", "mode 0775 of ", "chmod go-w ", true,
+			func(_ *testing.T, dir string) error { return os.Chmod(dir, 0o775) }},
+		{"conn.d writable by everyone", "config-writable", "/conn.d lets others than its owner", "/conn.d", true,
+			func(_ *testing.T, dir string) error { return os.Chmod(filepath.Join(dir, "conn.d"), 0o757) }},
+		{"folder of secrets absent", "secret-missing", "secrets/site-b does not exist", "install -d -m 0700 ", false,
+			func(_ *testing.T, dir string) error { return os.RemoveAll(filepath.Join(dir, "secrets")) }},
 		{"configuration is a pipe", "unreadable", "it is a pipe", "", false,
 			func(_ *testing.T, dir string) error {
 				return syscall.Mkfifo(filepath.Join(dir, "conn.d/x.toml"), 0o600)
@@ -136,10 +143,34 @@ func TestDirFaults(t *testing.T) {
 			if p.Code != c.code || p.Warning != c.warning || !strings.Contains(p.Text, c.text) || !strings.Contains(p.Hint, c.hint) {
 				t.Errorf("[%s] %s, wanted [%s] %s; %s", p.Code, p, c.code, c.text, c.hint)
 			}
+			if c.name == "secret absent" && strings.Contains(p.Hint, "install") {
+				t.Errorf("the folder is there: %s", p.Hint)
+			}
 			if strings.HasPrefix(c.code, "secret") && (p.File != "conn.d/site-b.toml" || p.Line != 4) {
 				t.Errorf("told at %s:%d", p.File, p.Line)
 			}
 		})
+	}
+}
+
+// TestMakeSecret runs the command of the hint, without and with the folder: afterwards the secret is accepted and the folder's mode is as it was.
+func TestMakeSecret(t *testing.T) {
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip(err)
+	}
+	dir := filepath.Join(t.TempDir(), "se crets")
+	for _, name := range []string{"first", "second"} {
+		path := filepath.Join(dir, name)
+		if out, err := exec.Command("sh", "-c", makeSecret(path)).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", makeSecret(path), err, out)
+		}
+		if s, err := Secret(path); err != nil || len(s.Bytes()) < 40 {
+			t.Error(err)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != map[string]os.FileMode{"first": 0o700, "second": 0o711}[name] {
+			t.Error(info.Mode(), err)
+		}
+		os.Chmod(dir, 0o711)
 	}
 }
 

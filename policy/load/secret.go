@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"cygnet/policy"
@@ -78,7 +79,7 @@ func notOpened(path string, err error) *policy.SecretError {
 	case errors.Is(err, fs.ErrNotExist):
 		return &policy.SecretError{
 			Code: "secret-missing", Text: path + " does not exist",
-			Hint: fmt.Sprintf("(umask 077; openssl rand -base64 32 > %s), and give the peer the same key", quote(path)),
+			Hint: makeSecret(path) + ", and give the peer the same key",
 		}
 	case errors.Is(err, syscall.ELOOP):
 		return &policy.SecretError{Code: "secret-link", Text: path + " is a symbolic link where a regular file is wanted", Hint: "name the file itself"}
@@ -88,6 +89,16 @@ func notOpened(path string, err error) *policy.SecretError {
 		err = pe.Err
 	}
 	return &policy.SecretError{Code: "secret-unreadable", Text: fmt.Sprintf("cannot read %s: %v", path, err), Hint: "see that it is a regular file of root, mode 0600"}
+}
+
+// makeSecret is the command that makes a new secret, and its folder where there is none. A folder that is there keeps its mode.
+func makeSecret(path string) string {
+	command := fmt.Sprintf("(umask 077; openssl rand -base64 32 > %s)", quote(path))
+	dir := filepath.Dir(path)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		command = fmt.Sprintf("install -d -m 0700 %s && %s", quote(dir), command)
+	}
+	return command
 }
 
 func tooLarge(path string) *policy.SecretError {
