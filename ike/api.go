@@ -30,6 +30,8 @@ type Config struct {
 	Snapshot *policy.Snapshot
 	Caps     xfrm.Capabilities
 	SPI      wire.SPI // our SPI, drawn by the shard
+	// DrawSPI draws our SPI of an IKE SA that replaces this one; 0: none can be had. Without it the IKE SA is not rekeyed.
+	DrawSPI func() wire.SPI
 	// InitialContact: no other IKE SA of this connection was tried since boot, so that INITIAL_CONTACT is true (RFC 7296 section 2.4).
 	InitialContact bool
 }
@@ -59,6 +61,11 @@ type (
 		Child  string
 		Why    string
 		Silent bool
+	}
+	// Rekey asks for new keys now: of the IKE SA, or of the named child (none: of all children).
+	Rekey struct {
+		Child string
+		IKE   bool
 	}
 	Expire struct {
 		ID   xfrm.SAID
@@ -96,6 +103,7 @@ func (Wake) event()        {}
 func (Initiate) event()    {}
 func (RaiseChild) event()  {}
 func (Lower) event()       {}
+func (Rekey) event()       {}
 func (Expire) event()      {}
 func (FirstUse) event()    {}
 func (Mapping) event()     {}
@@ -164,6 +172,16 @@ type (
 		Initiated      bool
 		InitialContact bool
 	}
+	// Adopt has the shard take in the machine of an IKE SA that replaces this one, under our SPI there, and give it a turn of its own (an event such as
+	// Wake) when this one's is over. It may come several times for one successor. With Inherits all that the ledger books under this machine
+	// is the successor's from now on, and so are events that are no answers.
+	Adopt struct {
+		SPI       wire.SPI
+		Successor *SA
+		Inherits  bool
+	}
+	// Reauthenticate asks for a new IKE SA of the connection beside this one, which is lowered once its children are up there. Not answered.
+	Reauthenticate struct{ Connection, Why string }
 	// Report is a line of the story, for the log, the monitor and the waiting tool.
 	Report struct {
 		Connection string // empty: not known yet
@@ -190,8 +208,11 @@ func (Resolve) action()    {}
 func (SADB) action()       {}
 func (UsageQuery) action() {}
 func (Claim) action()      {}
+func (Adopt) action()      {}
 func (Report) action()     {}
 func (Finish) action()     {}
+
+func (Reauthenticate) action() {}
 
 // Status describes a machine for the tool. It holds no secret.
 type Status struct {

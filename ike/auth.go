@@ -56,6 +56,7 @@ func (x *authExchange) onResponse(sa *SA, m *message) {
 	}
 	sa.peer = peer
 	sa.establish()
+	sa.heedAuthLifetime(m.payloads)
 	sa.out.Add(Claim{Connection: sa.conn.Name, Config: sa.conn, Peer: peer, Initiated: true})
 	if p.lowered != nil {
 		sa.done(x)
@@ -130,7 +131,7 @@ func (sa *SA) onAuthRequest(m *message) {
 	sa.conn, sa.peer = conn, peer
 	idr := conn.Local.ID.Payload(true)
 	mac := auth.SharedKeyMAC(sa.suite.PRF, conn.PSK, p.initR, p.ni, sa.keys.Pr, idr.Body)
-	proof := []wire.Payload{idr, &wire.Auth{Method: wire.AuthSharedKey, Data: mac}}
+	proof := append([]wire.Payload{idr, &wire.Auth{Method: wire.AuthSharedKey, Data: mac}}, sa.authLifetime()...)
 	sa.establish()
 	_, first := wire.FindNotify(m.payloads, wire.NotifyInitialContact)
 	sa.out.Add(Claim{Connection: conn.Name, Config: conn, Peer: peer, InitialContact: first})
@@ -208,6 +209,8 @@ func asked(m *message) *auth.Identity {
 func (sa *SA) establish() {
 	sa.up, sa.lastHeard = sa.now, sa.now
 	sa.enter(&established{}, "peer proved")
+	sa.startLifetime()
+	sa.startReauth()
 	sa.report(Report{Code: CodeAuthenticated, Text: fmt.Sprintf("peer proved %v (PSK)", sa.peer), Detail: sa.spiText()})
 	sa.report(Report{Code: CodeEstablished, Text: "IKE SA up with " + sa.path.Remote.String()})
 }

@@ -46,6 +46,16 @@ type child struct {
 	replaces      *child         // the one that it rekeys, until that is gone
 	surplus       Time           // when it is deleted because the peer raised an equal one; 0: it is not
 	outboundDue   Time           // when the outbound SA of a rekeyed child is installed at the latest
+	rekeys        *child         // the one that it was made to replace, gone or not
+	nonce         []byte         // the lower one of its CREATE_CHILD_SA
+	group         wire.GroupID   // of its key exchange
+	redundant     bool           // another successor of the same child stays (collision.go)
+	awaitsUse     bool           // the soft limit of its inbound SA tells the first use
+	peerRekeys    int            // requests of the peer to rekey it that are being worked on
+	rekeyAt       Time           // when it is rekeyed next; 0: never
+	endAt         Time           // its hard limit; 0: none
+	tries         int            // of a rekey
+	busySince     Time           // first TEMPORARY_FAILURE of a rekey
 	answer        []wire.Payload // of a responder: SA, Nr, KEr, TSi, TSr
 }
 
@@ -115,6 +125,7 @@ type childPlan struct {
 	tsi, tsr []wire.TrafficSelector
 	// cancelled says why the child is not wanted any more; it is deleted as soon as it is there.
 	cancelled string
+	old       *child // that is rekeyed
 }
 
 // planChild prepares an offer; pfs adds key exchange methods. packet, of which the request is made, goes first in the selectors (RFC 7296 section 2.9).
@@ -172,6 +183,7 @@ func (sa *SA) childUp(c *child) {
 		return
 	}
 	c.up, c.since = true, sa.now
+	sa.born(c)
 	r := Report{Child: c.config.Name, Code: CodeChildUp, Text: "up in " + sa.elapsed() + ": " + sa.childText(c), Detail: c.spiText()}
 	if c.replaces != nil {
 		r.Code, r.Text = CodeRekeyed, "rekeyed: "+sa.childText(c)

@@ -11,6 +11,8 @@ const (
 	CodeChildUp       Code = "child-up"
 	CodeChildDown     Code = "child-down" // a child that was up is gone
 	CodeRekeyed       Code = "child-rekeyed"
+	CodeIKERekeyed    Code = "ike-rekeyed"
+	CodeReauth        Code = "reauth"    // a new IKE SA is asked for beside this one
 	CodeClosed        Code = "closed"    // as asked, or by the peer's Delete
 	CodeNoAnswer      Code = "no-answer" // peer silent
 	CodeNoProposal    Code = "no-proposal"
@@ -20,6 +22,7 @@ const (
 	CodeDataplane     Code = "dataplane"  // the data plane refused
 	CodePeerError     Code = "peer-error" // another error notify
 	CodeProtocol      Code = "protocol"   // the peer broke the protocol
+	CodeExpired       Code = "expired"    // a child or the IKE SA could not be replaced before its hard limit
 	CodeResolve       Code = "resolve"
 	CodePhase         Code = "phase"   // a transition of the machine, in the words of rules.go; detail
 	CodeIgnored       Code = "ignored" // something was dropped; detail
@@ -31,7 +34,7 @@ const (
 func (c Code) Failure() bool {
 	switch c {
 	case CodeNoAnswer, CodeNoProposal, CodeAuthFailed, CodeBadIdentity, CodeNoSelectors, CodeDataplane, CodePeerError,
-		CodeProtocol, CodeResolve, CodeInternal:
+		CodeExpired, CodeProtocol, CodeResolve, CodeInternal:
 		return true
 	}
 	return false

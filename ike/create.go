@@ -19,9 +19,10 @@ const (
 	maxInstalls  = 3 // SPIs drawn when the data plane says that one is taken
 )
 
-// createExchange is our CREATE_CHILD_SA for a further child (RFC 7296 section 1.3.1).
+// createExchange is our CREATE_CHILD_SA for a further child, or for one that replaces another (RFC 7296 sections 1.3.1, 1.3.3).
 type createExchange struct {
 	config    *policy.Child
+	old       *child // that is rekeyed; nil: none
 	packet    *xfrm.Selector
 	plan      *childPlan
 	group     wire.GroupID // of the KE payload, 0: none
@@ -32,17 +33,26 @@ type createExchange struct {
 	installs  int
 }
 
-func (x *createExchange) name() string { return "CREATE_CHILD_SA for child " + x.config.Name }
+func (x *createExchange) name() string {
+	if x.old != nil {
+		return "CREATE_CHILD_SA to rekey child " + x.config.Name
+	}
+	return "CREATE_CHILD_SA for child " + x.config.Name
+}
 
 func (x *createExchange) start(sa *SA) {
-	plan, r := sa.planChild(x.config, true, x.packet)
+	if x.obsolete(sa) {
+		sa.done(x)
+		return
+	}
+	plan, r := x.prepare(sa)
 	if r != nil {
 		x.end(sa, r)
 		return
 	}
 	x.plan = plan
 	if len(x.tried) == 0 {
-		x.group = policy.FirstGroup(plan.offered)
+		x.group = x.firstGroup()
 	}
 	x.tried = append(x.tried, x.group)
 	x.nonce = sa.draw(nonceLen)
@@ -71,7 +81,11 @@ func (x *createExchange) start(sa *SA) {
 }
 
 func (x *createExchange) send(sa *SA) {
-	ps := []wire.Payload{&wire.SA{Proposals: x.plan.offered}, &wire.Nonce{Data: x.nonce}}
+	var ps []wire.Payload
+	if x.old != nil {
+		ps = append(ps, wire.NewChildNotify(wire.NotifyRekeySA, wire.ProtoESP, x.old.spiIn))
+	}
+	ps = append(ps, &wire.SA{Proposals: x.plan.offered}, &wire.Nonce{Data: x.nonce})
 	if x.kx != nil {
 		ps = append(ps, &wire.KE{Group: x.group, Data: x.kx.Public()})
 	}
@@ -84,7 +98,7 @@ func (x *createExchange) send(sa *SA) {
 func (x *createExchange) end(sa *SA, r *Refusal) {
 	x.wipe()
 	sa.done(x)
-	sa.refused(r, x.config.Name)
+	sa.refused(sa.notRekeyed(x.old, r), x.config.Name)
 }
 
 func (x *createExchange) wipe() {
@@ -152,6 +166,9 @@ func (x *createExchange) onError(sa *SA, n *wire.Notify) {
 			return
 		}
 	}
+	if x.rekeyRefused(sa, n) {
+		return
+	}
 	if n.Kind == wire.NotifyTemporaryFailure && x.temporary < maxTemporary {
 		x.temporary++
 		x.tried = nil
@@ -181,7 +198,7 @@ func (sa *SA) concludeChild(x exchange, plan *childPlan, ps []wire.Payload, shar
 			sa.discard(x, plan, r)
 		} else {
 			sa.done(x)
-			sa.refused(r, plan.config.Name)
+			sa.refused(sa.notRekeyed(plan.old, r), plan.config.Name)
 		}
 		return
 	}
@@ -195,6 +212,7 @@ func (sa *SA) concludeChild(x exchange, plan *childPlan, ps []wire.Payload, shar
 		sa.discard(x, plan, r)
 		return
 	}
+	c.nonce, c.redundant = lowest(ni, nr), sa.outdone(c)
 	sa.install(c, func(err error) {
 		sa.done(x)
 		switch {
@@ -204,8 +222,13 @@ func (sa *SA) concludeChild(x exchange, plan *childPlan, ps []wire.Payload, shar
 		case plan.cancelled != "":
 			sa.report(Report{Child: c.config.Name, Code: CodeClosed, Text: plan.cancelled})
 			sa.deleteChild(c, plan.cancelled)
+		case c.redundant:
+			sa.giveUp(c)
 		default:
 			sa.childUp(c)
+			if plan.old != nil {
+				sa.settle(plan.old)
+			}
 		}
 	})
 }
@@ -229,13 +252,23 @@ func (sa *SA) acceptAnswer(plan *childPlan, ps []wire.Payload) (*child, *Refusal
 	if mm != nil {
 		return nil, mismatch("CREATE_CHILD_SA", CodeNoSelectors, mm)
 	}
-	return &child{config: plan.config, spiIn: plan.spi, spiOut: choice.SPI, suite: choice.Suite, local: i, remote: r, initiated: true}, nil
+	c := &child{config: plan.config, spiIn: plan.spi, spiOut: choice.SPI, suite: choice.Suite, group: choice.Group, local: i, remote: r, initiated: true}
+	if old := plan.old; old != nil {
+		if r := sameSelectors(old, i, r); r != nil {
+			return nil, r
+		}
+		c.rekeys = old
+		if !old.gone {
+			c.replaces = old
+		}
+	}
+	return c, nil
 }
 
 // discard: the peer has installed a child that we do not want; it is told to delete it (RFC 7296 section 2.21).
 func (sa *SA) discard(x exchange, plan *childPlan, r *Refusal) {
 	sa.done(x)
-	sa.refused(r, plan.config.Name)
+	sa.refused(sa.notRekeyed(plan.old, r), plan.config.Name)
 	sa.enqueue(&deleteExchange{spis: []uint32{plan.spi}})
 }
 
@@ -246,14 +279,14 @@ func (sa *SA) notInstalled(x exchange, plan *childPlan, err error) {
 	if errors.As(err, &op) && errors.Is(err, xfrm.ErrExists) && isAdd(op, xfrm.In) {
 		again := &createExchange{config: plan.config, installs: 1}
 		if c, ok := x.(*createExchange); ok {
-			again.installs, again.packet = c.installs+1, c.packet
+			again.installs, again.packet, again.old = c.installs+1, c.packet, c.old
 		}
 		if again.installs < maxInstalls {
 			sa.enqueue(again)
 			return
 		}
 	}
-	sa.refused(errInstall(x.name(), err), plan.config.Name)
+	sa.refused(sa.notRekeyed(plan.old, errInstall(x.name(), err)), plan.config.Name)
 }
 
 func isAdd(e *xfrm.OpError, d xfrm.Direction) bool {

@@ -28,13 +28,15 @@ func (sa *SA) onCreateRequest(m *message) {
 		sa.refuse(temporary(stage, "the peer's CREATE_CHILD_SA came while the IKE SA is closing"))
 		return
 	}
+	if m.rule.mark != carriesIKEProposal && (sa.rekeyingIKE() || sa.held() || sa.next.pending != 0) { // RFC 7296 section 2.25.2
+		sa.refuse(temporary(stage, "the peer wants a child while the IKE SA is being rekeyed"))
+		return
+	}
 	nonce, _ := wire.Find[*wire.Nonce](m.payloads)
 	ask := &childAsk{payloads: m.payloads, stage: stage, ni: nonce.Data, nr: sa.draw(nonceLen), create: true}
 	switch m.rule.mark {
 	case carriesIKEProposal:
-		// Deviation until IKE rekeying is built: NO_ADDITIONAL_SAS makes the peer set up a new IKE SA instead (RFC 7296 sections 1.3.2, 4).
-		sa.refuse(&Refusal{Notify: wire.NotifyNoAdditionalSAs, Stage: stage, Code: CodeIgnored,
-			Why: "the peer wants to rekey the IKE SA; asked it to authenticate anew"})
+		sa.onRekeyIKERequest(m)
 		return
 	case carriesRekey:
 		old, r := sa.rekeyed(m)
@@ -43,15 +45,20 @@ func (sa *SA) onCreateRequest(m *message) {
 			return
 		}
 		ask.replaces = old
+		old.peerRekeys++
 	}
 	sa.answerChild(ask, func(c *child, r *Refusal) {
 		if r != nil {
 			sa.refuse(r)
-			return
+		} else {
+			sa.respond(c.answer...)
+			c.answer = nil
+			sa.childUp(c)
 		}
-		sa.respond(c.answer...)
-		c.answer = nil
-		sa.childUp(c)
+		if old := ask.replaces; old != nil && !sa.finished {
+			old.peerRekeys--
+			sa.settle(old)
+		}
 	})
 }
 
@@ -134,7 +141,10 @@ func (sa *SA) chooseChild(a *childAsk) (*child, policy.ESPChoice, *Refusal) {
 			Stage: a.stage, Code: CodeIgnored,
 			Why: fmt.Sprintf("the peer's child has a key of %s, asked for %s", suite.DHName(group), suite.DHName(choice.Group))}
 	}
-	c := &child{config: cfg, spiOut: choice.SPI, suite: choice.Suite, local: r, remote: i, replaces: a.replaces}
+	c := &child{config: cfg, spiOut: choice.SPI, suite: choice.Suite, group: choice.Group, local: r, remote: i, replaces: a.replaces, rekeys: a.replaces}
+	if a.create {
+		c.nonce = lowest(a.ni, a.nr)
+	}
 	return c, choice, nil
 }
 
@@ -185,7 +195,7 @@ func (sa *SA) installAnswer(a *childAsk, c *child, choice policy.ESPChoice, k ke
 		case err == nil:
 			keys.Wipe()
 			if c.out == absent { // it replaces another
-				c.outboundDue = sa.now.Add(outboundLimit)
+				c.outboundDue = sa.now.Add(rekeyedLimit)
 			}
 			c.answer = answerPayloads(a, c, choice, k)
 			then(c, nil)

@@ -156,10 +156,12 @@ type host struct {
 	net      *network
 	name     string
 	config   Config
-	sa       *SA
+	sa       *SA   // the machine that has the connection
+	others   []*SA // that it replaced, or that have not inherited
 	plane    *plane
 	reports  []Report
 	claims   []Claim
+	reauth   []Reauthenticate
 	finish   *Finish
 	sends    []Send
 	alive    int // keepalives sent
@@ -170,7 +172,7 @@ type host struct {
 }
 
 type sentKey struct {
-	spi      wire.SPI
+	spis     [2]wire.SPI
 	id       uint32
 	response bool
 }
@@ -264,10 +266,50 @@ func newPair(t testing.TB, s setup) *network {
 func newHost(n *network, name string, spi wire.SPI, s *policy.Snapshot, caps xfrm.Capabilities, seed uint64) *host {
 	var key [32]byte
 	copy(key[:], fmt.Sprintf("%s %d", name, seed))
-	return &host{
+	h := &host{
 		t: n.t, net: n, name: name, plane: newPlane(), seen: map[sentKey][]byte{},
 		config: Config{Rand: rand.NewChaCha8(key), Snapshot: s, Caps: caps, SPI: spi<<56 | wire.SPI(0x1122334455667788>>8)},
 	}
+	draws := h.config.SPI
+	h.config.DrawSPI = func() wire.SPI { draws++; return draws }
+	return h
+}
+
+// machines lists those that live.
+func (h *host) machines() (list []*SA) {
+	if h.sa != nil {
+		list = append(list, h.sa)
+	}
+	return append(list, h.others...)
+}
+
+// machine finds the one of an SPI of ours; by default that which has the connection.
+func (h *host) machine(spi wire.SPI) *SA {
+	for _, sa := range h.others {
+		if sa.config.SPI == spi {
+			return sa
+		}
+	}
+	return h.sa
+}
+
+// receiverSPI and senderSPI of a message.
+func receiverSPI(h wire.Header) wire.SPI {
+	if h.Initiator() {
+		return h.SPIr
+	}
+	return h.SPIi
+}
+
+func senderSPI(h wire.Header) wire.SPI {
+	if h.Initiator() {
+		return h.SPIi
+	}
+	return h.SPIr
+}
+
+func (h *host) owner(sa *SA) xfrm.Owner {
+	return xfrm.Owner(fmt.Sprintf("%s %016x", h.name, uint64(sa.config.SPI)))
 }
 
 // at schedules.
@@ -290,13 +332,12 @@ func (n *network) run(limit time.Duration, done func() bool) bool {
 		if n.steps > 200000 {
 			n.t.Fatal("the machines do not come to rest")
 		}
-		next, who := end, (*host)(nil)
+		next, who, which := end, (*host)(nil), (*SA)(nil)
 		for _, h := range []*host{n.a, n.b} {
-			if h.sa == nil {
-				continue
-			}
-			if at, ok := h.sa.Deadline(); ok && at < next {
-				next, who = at, h
+			for _, sa := range h.machines() {
+				if at, ok := sa.Deadline(); ok && at < next {
+					next, who, which = at, h, sa
+				}
 			}
 		}
 		if len(n.queue) > 0 && n.queue[0].at <= next {
@@ -310,8 +351,8 @@ func (n *network) run(limit time.Duration, done func() bool) bool {
 			return done == nil
 		}
 		n.now = max(n.now, next)
-		who.step(Wake{})
-		if at, ok := who.sa.Deadline(); ok && at <= n.now {
+		who.turn(which, Wake{})
+		if at, ok := which.Deadline(); ok && at <= n.now {
 			n.t.Fatalf("%s: after Wake at %v the deadline is %v: no progress", who.name, n.now, at)
 		}
 	}
@@ -341,34 +382,84 @@ func (n *network) deliver(d datagram) {
 		}
 		h.sa = NewResponder(h.config)
 	}
-	h.step(p)
+	h.turn(h.machine(receiverSPI(hdr)), p)
 	if h.finish != nil && h.finish.Code == CodeIgnored { // forgotten, as a shard would
 		h.sa, h.finish = nil, nil
 	}
 }
 
-// step gives a machine an event and carries out what it wants.
+// step gives the machine that has the connection an event and carries out what it wants.
 func (h *host) step(ev Event) {
 	h.t.Helper()
+	h.turn(h.sa, ev)
+}
+
+// turn does so for any machine, and then for those that it had taken in.
+func (h *host) turn(sa *SA, ev Event) {
+	h.t.Helper()
 	var out Actions
-	h.sa.Step(h.net.now, ev, &out)
+	over := sa.finished
+	sa.Step(h.net.now, ev, &out)
+	if over && len(out.List) > 0 {
+		h.t.Errorf("%s: %T after Finish", h.name, out.List[0])
+	}
+	var adopted []*SA
 	for i, act := range out.List {
-		if h.finish != nil {
-			h.t.Errorf("%s: action %T after Finish", h.name, act)
+		if a, ok := act.(Adopt); ok {
+			adopted = append(adopted, a.Successor)
 		}
-		h.act(act)
+		h.act(sa, act)
 		if _, ok := act.(Finish); ok && i != len(out.List)-1 {
 			h.t.Errorf("%s: Finish is not the last action", h.name)
 		}
 	}
+	for _, heir := range adopted {
+		h.turn(heir, Wake{})
+	}
 }
 
-func (h *host) act(act Action) {
+// adopt does what a shard and the ledger do.
+func (h *host) adopt(sa *SA, a Adopt) {
 	h.t.Helper()
-	sa := h.sa
+	known := slices.Contains(h.machines(), a.Successor)
+	if !known {
+		if a.SPI != a.Successor.config.SPI || a.SPI == sa.config.SPI {
+			h.t.Errorf("%s: adopts %016x under %016x", h.name, uint64(a.Successor.config.SPI), uint64(a.SPI))
+		}
+		h.others = append(h.others, a.Successor)
+	}
+	if a.Inherits {
+		h.plane.ledger.Transfer(h.owner(sa), h.owner(a.Successor))
+		if h.sa != sa {
+			h.t.Errorf("%s: an IKE SA that has nothing is inherited from", h.name)
+		}
+		h.others = slices.DeleteFunc(h.others, func(x *SA) bool { return x == a.Successor })
+		h.others = append(h.others, sa)
+		h.sa = a.Successor
+	}
+}
+
+// ended: a machine is forgotten, and what it still has is removed.
+func (h *host) ended(sa *SA, f Finish) {
+	h.t.Helper()
+	for _, op := range h.plane.ledger.Finish(h.owner(sa)) {
+		h.plane.apply(op)
+	}
+	if h.sa != sa {
+		h.others = slices.DeleteFunc(h.others, func(x *SA) bool { return x == sa })
+		return
+	}
+	h.finish = &f
+	if c, s := h.plane.ledger.Size(); c+s != 0 && len(h.others) == 0 {
+		h.t.Errorf("%s: after Finish the ledger holds %d claims and %d SAs", h.name, c, s)
+	}
+}
+
+func (h *host) act(sa *SA, act Action) {
+	h.t.Helper()
 	back := func(ev Event) {
-		if h.sa == sa {
-			h.step(ev)
+		if slices.Contains(h.machines(), sa) {
+			h.turn(sa, ev)
 		}
 	}
 	switch x := act.(type) {
@@ -383,7 +474,7 @@ func (h *host) act(act Action) {
 	case Resolve:
 		h.net.after(time.Millisecond, func() { back(h.resolve(x)) })
 	case SADB:
-		id, err := h.plane.batch(h.t, xfrm.Owner(h.name), x.Batch)
+		id, err := h.plane.batch(h.t, h.owner(sa), x.Batch)
 		h.net.after(time.Millisecond, func() { back(SADBDone{x.Token, err, id}) })
 	case UsageQuery:
 		u := h.usage
@@ -394,13 +485,11 @@ func (h *host) act(act Action) {
 	case Report:
 		h.report(x)
 	case Finish:
-		h.finish = &x
-		for _, op := range h.plane.ledger.Finish(xfrm.Owner(h.name)) {
-			h.plane.apply(op)
-		}
-		if c, s := h.plane.ledger.Size(); c+s != 0 {
-			h.t.Errorf("%s: after Finish the ledger holds %d claims and %d SAs", h.name, c, s)
-		}
+		h.ended(sa, x)
+	case Adopt:
+		h.adopt(sa, x)
+	case Reauthenticate:
+		h.reauth = append(h.reauth, x)
 	default:
 		h.t.Errorf("%s: unknown action %T", h.name, act)
 	}
@@ -438,7 +527,7 @@ func (h *host) checkSend(s Send) {
 	if m.Exchange == wire.IKESAInit {
 		return
 	}
-	k := sentKey{m.SPIi ^ m.SPIr, m.MessageID, m.Response()}
+	k := sentKey{[2]wire.SPI{m.SPIi, m.SPIr}, m.MessageID, m.Response()}
 	if old, ok := h.seen[k]; ok && !bytes.Equal(old, s.Data) {
 		h.t.Errorf("%s: message ID %d (response %v) has two contents", h.name, m.MessageID, m.Response())
 	}

@@ -13,6 +13,10 @@ func (sa *SA) schedule() schedule {
 	if sa.phase.name() == phaseClosing {
 		return closingSchedule()
 	}
+	return sa.fullSchedule()
+}
+
+func (sa *SA) fullSchedule() schedule {
 	l := policy.Liveness{}
 	if sa.conn != nil {
 		l = sa.conn.Liveness
@@ -70,6 +74,7 @@ func (sa *SA) lower(e Lower) {
 	}
 	p, authenticating := sa.phase.(*authenticating)
 	switch {
+	case !e.Silent && sa.lowerLater(e):
 	case e.Silent, sa.phase.name() == phaseOpening, authenticating && !sa.initiator:
 		sa.finish(CodeClosed, why, false)
 	case authenticating: // the peer may believe the IKE SA up before it hears of the end: wait for its answer
@@ -221,17 +226,6 @@ func (sa *SA) wakeLiveness() {
 	sa.out.Add(UsageQuery{Token: t, In: in})
 }
 
-// onExpire: a lifetime ran out in the data plane. A dead SA is not used (RFC 7296 section 2.8).
-func (sa *SA) onExpire(e Expire) {
-	if !e.Hard {
-		return
-	}
-	c := sa.findChild(func(c *child) bool { return c.inID() == e.ID || c.outID() == e.ID })
-	if c != nil {
-		sa.deleteChild(c, "its lifetime ended")
-	}
-}
-
 // onInfoRequest handles an INFORMATIONAL request. Each is answered (RFC 7296 section 1.4).
 func (sa *SA) onInfoRequest(m *message) {
 	deletes := wire.All[*wire.Delete](m.payloads)
@@ -247,6 +241,7 @@ func (sa *SA) onInfoRequest(m *message) {
 		}
 		return
 	}
+	sa.heedAuthLifetime(m.payloads)
 	var spis []uint32
 	var gone []*child
 	for _, d := range deletes {
@@ -283,7 +278,11 @@ func (sa *SA) onInfoRequest(m *message) {
 // deletedEarly notes an SPI that we do not know, while we wait for the answer to a CREATE_CHILD_SA: that answer may be lost and come, repeated,
 // after the Delete of what it made. Such a child must not be installed then, since the other half is gone.
 func (sa *SA) deletedEarly(spi uint32) {
-	if _, ok := sa.requests.current.(*createExchange); ok && len(sa.early) < sa.maxChildren() {
+	if sa.next.replaced != nil {
+		sa.deletedLate(spi)
+		return
+	}
+	if _, ok := sa.requests.current.(*createExchange); (ok || sa.next.pending != 0) && len(sa.early) < sa.maxChildren() {
 		sa.early = append(sa.early, spi)
 	}
 }
@@ -295,7 +294,7 @@ func endsIKE(t wire.NotifyType) bool {
 
 // closedByPeer: the peer deleted the IKE SA. When both did, ours counts (RFC 7296 section 2.25.2).
 func (sa *SA) closedByPeer() {
-	if sa.finished {
+	if sa.finished || sa.replacedByPeer() {
 		return
 	}
 	if p, ok := sa.phase.(*closing); ok {

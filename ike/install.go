@@ -14,6 +14,7 @@ func (sa *SA) inbound(c *child) xfrm.SA {
 	s := sa.half(c, xfrm.In)
 	s.ID, s.Src, s.Replay = c.inID(), c.path.Remote.Addr(), c.config.Replay
 	s.Selectors = policy.Selectors(c.remote, c.local)
+	sa.limit(c, &s)
 	return s
 }
 
@@ -21,6 +22,7 @@ func (sa *SA) outbound(c *child) xfrm.SA {
 	s := sa.half(c, xfrm.Out)
 	s.ID, s.Src = c.outID(), c.path.Local.Addr()
 	s.Selectors = policy.Selectors(c.local, c.remote)
+	sa.limit(c, &s)
 	return s
 }
 
@@ -59,7 +61,9 @@ func (c *child) slots() []xfrm.Slot {
 
 // sadb asks the data plane for a batch.
 func (sa *SA) sadb(b xfrm.Batch, then func(SADBDone)) {
+	sa.next.batches++
 	t := sa.wait(func(ev Event) {
+		sa.next.batches--
 		if d, ok := ev.(SADBDone); ok {
 			then(d)
 		}
@@ -73,7 +77,7 @@ func (sa *SA) install(c *child, then func(error)) {
 	c.path, c.placed, c.encap = sa.path, sa.path, sa.nat.encap()
 	b := xfrm.Batch{Lineage: sa.lineage(c), Add: []xfrm.SA{sa.inbound(c)}}
 	c.in = installing
-	if c.replaces == nil || c.initiated {
+	if (c.replaces == nil || c.initiated) && !c.redundant {
 		b.Add = append(b.Add, sa.outbound(c))
 		b.Claims = c.claims()
 		c.out = installing
@@ -115,6 +119,7 @@ func (sa *SA) forget(c *child) {
 			x.replaces = nil
 		}
 	}
+	c.rekeys = nil // else a child would keep all that went before it
 }
 
 // remove takes SAs of a child out of the data plane. Removing the outbound SA releases the claims with it.
@@ -157,7 +162,9 @@ func (c *child) ids(name func() xfrm.SAID) []xfrm.SAID {
 
 // handOver lets the successor of a rekeyed child send by the same batch that removes the old outbound SA, so that no packet is lost.
 func (sa *SA) handOver(old *child, b *xfrm.Batch) (next *child) {
-	next = sa.findChild(func(c *child) bool { return c.replaces == old && c.in == installed && c.out == absent && !c.deleting })
+	next = sa.findChild(func(c *child) bool {
+		return c.replaces == old && c.in == installed && c.out == absent && !c.deleting && !c.redundant
+	})
 	if next == nil || old.out != absent {
 		return nil
 	}
@@ -169,8 +176,10 @@ func (sa *SA) handOver(old *child, b *xfrm.Batch) (next *child) {
 
 // dropChild removes a child wholly and says why, when no other instance of it is left.
 func (sa *SA) dropChild(c *child, why string) {
+	sa.outlive(c)
 	sa.remove(c, true, true)
 	sa.forget(c)
+	sa.takeOver(c)
 	other := sa.findChild(func(x *child) bool { return x.config == c.config && x.up })
 	if c.up && other == nil {
 		sa.report(Report{Child: c.config.Name, Code: CodeChildDown, Text: "down: " + why})

@@ -98,6 +98,7 @@ func (sa *SA) onRequest(p Packet, m *wire.Message) {
 		sa.refuse(r)
 		return
 	}
+	sa.peerWentOn(msg)
 	switch m.Exchange {
 	case wire.IKEAuth:
 		sa.onAuthRequest(msg)

@@ -33,19 +33,25 @@ func (n *network) tamper(change func(o *opened) bool) {
 			}
 			return []datagram{d}
 		}
-		if to == nil || to.sa == nil || to.sa.protect == nil {
+		if to == nil || to.sa == nil {
+			return []datagram{d}
+		}
+		receiver, sender := to.machine(receiverSPI(m.Header)), from.machine(senderSPI(m.Header))
+		if receiver.protect == nil {
 			return []datagram{d}
 		}
 		sk := m.Payloads[len(m.Payloads)-1].(*wire.SK)
-		plain, err := to.sa.protect.Open(d.data, sk)
+		plain, err := receiver.protect.Open(d.data, sk)
 		if err != nil {
 			return []datagram{d}
 		}
 		if o.ps, err = wire.ParsePayloads(sk.First, plain); err != nil {
 			n.t.Fatal(err)
 		}
-		if change(o) && from.sa.protect != nil {
-			d.data = from.seal(o.Header, o.ps)
+		if change(o) && sender.protect != nil {
+			if d.data, err = sender.seal(o.Header, o.ps); err != nil {
+				n.t.Fatal(err)
+			}
 		}
 		return []datagram{d}
 	}

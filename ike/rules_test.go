@@ -73,6 +73,7 @@ var ruleCases = map[string]struct{ good, bad []string }{
 	"rekey-child-request": {[]string{"REKEY SA N TSi TSr", "REKEY SA N KE TSi TSr CP"}, []string{"REKEY N TSi TSr", "REKEY SA TSi TSr", "REKEY SA N TSr", "REKEY SA N TSi", "REKEY SA N N TSi TSr", "SA N TSi TSr"}},
 	"child-request":       {[]string{"SA N TSi TSr", "SA N KE TSi TSr status V"}, []string{"N TSi TSr", "SA TSi TSr", "SA N TSr", "SA N TSi", "SA N KE KE TSi TSr", "SA N TSi TSi TSr"}},
 	"create-error":        {[]string{"error", "error V"}, []string{"status", "error SA N TSi TSr"}},
+	"rekey-ike-response":  {[]string{"SAike N KE", "SAike N KE status V CP", "error SAike N KE"}, []string{"SAike N", "SAike KE", "SAike N KE KE", "SA N KE", "error"}},
 	"child-response":      {[]string{"SA N TSi TSr", "SA N KE TSi TSr status", "error SA N TSi TSr"}, []string{"SA N", "N TSi TSr", "SA TSi TSr", "SA N TSi TSr TSr", "error", ""}},
 	"info-request":        {[]string{"", "D", "status D D error", "CP"}, []string{"CP CP"}},
 	"info-response":       {[]string{"", "D", "status", "KE"}, []string{"CP CP"}},
@@ -159,6 +160,12 @@ func TestTransitions(t *testing.T) {
 	n.up()
 	n.a.step(Lower{})
 	n.run(time.Minute, func() bool { return n.a.finish != nil && n.b.finish != nil })
+	note(n)
+	n = newPair(t, setup{}) // both rekey the IKE SA at once
+	n.up()
+	n.a.rekeyIKE()
+	n.b.rekeyIKE()
+	n.run(time.Minute, nil)
 	note(n)
 	n = newPair(t, setup{pskB: "another one, and long enough"}) // refused
 	n.fails()

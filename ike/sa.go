@@ -31,7 +31,11 @@ type SA struct {
 	queue     []exchange // intents that wait for the window
 	postponed []postponed
 	children  []*child
+	fading    []fading
 	early     []uint32 // the peer's SPIs that it deleted while a CREATE_CHILD_SA of ours waited for its answer
+
+	next succession
+	life lifetime
 
 	since     Time // Initiate, or the first packet
 	up        Time // when the peer proved its identity
@@ -82,6 +86,7 @@ func (sa *SA) Step(now Time, ev Event, out *Actions) {
 		return
 	}
 	sa.now, sa.out = now, out
+	sa.fromInbox()
 	switch e := ev.(type) {
 	case Packet:
 		sa.onPacket(e)
@@ -93,6 +98,12 @@ func (sa *SA) Step(now Time, ev Event, out *Actions) {
 		sa.raiseChild(e)
 	case Lower:
 		sa.lower(e)
+	case Rekey:
+		if e.IKE {
+			sa.rekeyIKE()
+		} else {
+			sa.rekeyAsked(e.Child)
+		}
 	case Expire:
 		sa.onExpire(e)
 	case FirstUse:
@@ -108,6 +119,7 @@ func (sa *SA) Step(now Time, ev Event, out *Actions) {
 	case UsageDone:
 		sa.resume(e.Token, e)
 	}
+	sa.succeed()
 	sa.pump()
 	sa.out = nil
 }
@@ -145,7 +157,7 @@ func (sa *SA) enqueue(x exchange) { sa.queue = append(sa.queue, x) }
 // pump starts the next request when the window is free.
 func (sa *SA) pump() {
 	for !sa.finished && sa.requests.current == nil && len(sa.queue) > 0 {
-		if n := sa.phase.name(); n != phaseEstablished && n != phaseClosing {
+		if n := sa.phase.name(); n != phaseEstablished && n != phaseClosing || sa.held() {
 			return
 		}
 		if sa.requests.exhausted() {
@@ -179,7 +191,7 @@ func (sa *SA) resume(t Token, ev Event) {
 // void wipes the secrets in an answer that came too late.
 func void(ev Event) {
 	if d, ok := ev.(JobDone); ok {
-		if k, ok := d.Result.(keyPair); ok {
+		if k, ok := d.Result.(interface{ wipe() }); ok {
 			k.wipe()
 		}
 	}
@@ -260,6 +272,9 @@ func (sa *SA) fail(r *Refusal) {
 	if sa.finished {
 		return
 	}
+	if r.Code == CodeNoAnswer && sa.orphaned() {
+		return
+	}
 	sa.refused(r, "")
 	sa.finish(r.Code, r.Why, true)
 }
@@ -269,6 +284,7 @@ func (sa *SA) finish(code Code, why string, retry bool) {
 	if sa.finished {
 		return
 	}
+	sa.disown(why, !retry)
 	for _, c := range sa.children {
 		if c.up {
 			sa.report(Report{Child: c.config.Name, Code: CodeChildDown, Text: "down: " + why})
@@ -301,7 +317,7 @@ func (sa *SA) wipe() {
 	}
 	sa.keys, sa.protect = nil, nil
 	sa.requests, sa.responses = requests{}, responses{}
-	sa.queue, sa.postponed, sa.children = nil, nil, nil
+	sa.queue, sa.postponed, sa.children, sa.fading = nil, nil, nil, nil
 	clear(sa.waits)
 }
 

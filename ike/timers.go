@@ -40,11 +40,13 @@ func (sa *SA) Deadline() (Time, bool) {
 	e.add(sa.initDue())
 	e.add(sa.keepaliveDue())
 	e.add(sa.livenessDue())
+	e.add(sa.lifetimeDue())
+	e.add(sa.lowerDue())
 	for _, p := range sa.postponed {
 		e.add(p.at, true)
 	}
+	e.add(sa.childDue())
 	for _, c := range sa.children {
-		e.add(c.outboundDue, c.out == absent && c.outboundDue != 0)
 		e.add(c.surplus, c.surplus != 0)
 	}
 	return e.at, e.set
@@ -52,7 +54,7 @@ func (sa *SA) Deadline() (Time, bool) {
 
 // onWake does what is due. Each step may end the machine.
 func (sa *SA) onWake() {
-	for _, step := range []func(){sa.wakePhase, sa.wakeInit, sa.wakeRequest, sa.wakeChildren, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLiveness, sa.wakeKeepalive} {
+	for _, step := range []func(){sa.wakePhase, sa.wakeInit, sa.wakeRequest, sa.wakeChildren, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.wakeLiveness, sa.wakeKeepalive} {
 		if step(); sa.finished {
 			return
 		}

@@ -1,0 +1,326 @@
+package ike
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"cygnet/ike/suite"
+	"cygnet/ike/wire"
+)
+
+// A rekey of the IKE SA makes another machine, its heir, which the shard takes in by Adopt. The heir gets the children at once, or, when both sides
+// rekey at the same time, as soon as it is clear which of the two heirs stays (RFC 7296 section 2.8.2). It gets them as they are: nothing in the
+// data plane changes but the ledger's name for their owner, so a heir is named only while no batch for a child is on its way.
+
+const (
+	// pendingLimit ends a heir that never hears whether it inherits: its predecessor is gone without a word.
+	pendingLimit = 5 * time.Minute
+	// replacedLimit bounds how long a replaced IKE SA waits for the Delete of the peer, which did the rekey, before it sends its own.
+	replacedLimit = time.Minute
+	// replacedLast bounds the life of a replaced IKE SA, its own Delete with all repeats included.
+	replacedLast = 3 * time.Minute
+)
+
+// heir is an IKE SA that a rekey of this one has made.
+type heir struct {
+	sa    *SA
+	ours  bool   // we began that rekey
+	least []byte // the lowest of its two nonces
+}
+
+// succession is what goes on about the replacement of an IKE SA.
+type succession struct {
+	answering *rekeyAnswer // the peer's rekey is being worked on
+	heirs     []*heir      // made, and none has inherited yet
+	replaced  *SA          // the one that inherited
+	batches   int          // of children, that the data plane has not answered yet
+	deleted   bool         // the peer deleted this IKE SA while it had heirs
+	lowered   *Lower       // to be closed when the rekey that is on its way is over
+	lowerBy   Time         // and not later than then
+
+	pending Time    // of a heir: it has not inherited yet, and gives up then; 0: it has, or never was one
+	inbox   []Event // of a heir: what its predecessor left for it, handled before anything else
+}
+
+// inherit tells a heir that the children are its own now.
+type inherit struct{}
+
+// yield tells a heir that the other one stays, and that the peer will delete it.
+type yield struct{}
+
+func (inherit) event() {}
+func (yield) event()   {}
+
+// rekeyingIKE: an exchange that replaces this IKE SA is on its way, begun by either side.
+func (sa *SA) rekeyingIKE() bool {
+	_, ours := sa.requests.current.(*rekeyIKEExchange)
+	return ours || sa.next.answering != nil
+}
+
+// held: no request may begin, since the heir is the one to make it (RFC 7296 section 2.8: Delete is the last request).
+func (sa *SA) held() bool {
+	return sa.next.replaced == nil && (sa.next.answering != nil || len(sa.next.heirs) > 0)
+}
+
+// succeed brings the replacement on as far as it can go. It is called at the end of each Step.
+func (sa *SA) succeed() {
+	n := &sa.next
+	if sa.finished || n.replaced != nil || n.batches > 0 {
+		return
+	}
+	if a := n.answering; a != nil && a.result != nil {
+		sa.answerRekeyIKE(a)
+	}
+	if x, ok := sa.requests.current.(*rekeyIKEExchange); ok && x.result != nil && !sa.responses.busy {
+		x.conclude(sa)
+	}
+	if len(n.heirs) > 0 && !sa.rekeyingIKE() && !sa.finished {
+		sa.decide()
+	}
+	if n.lowered != nil && !sa.finished && n.replaced == nil && !sa.rekeyingIKE() && len(n.heirs) == 0 {
+		e := *n.lowered
+		n.lowered = nil
+		sa.lower(e)
+	}
+}
+
+// birth makes the machine of the IKE SA that a rekey agreed on. Its message IDs begin at 0 (RFC 7296 section 2.18), and who began the rekey is its
+// original initiator (section 2.2). The shard knows it from now on, as the peer may use it before it has inherited.
+func (sa *SA) birth(keys *suite.Keys, ours, theirs wire.SPI, initiator bool, ni, nr []byte) (*heir, error) {
+	protect, err := suite.NewProtector(keys, initiator)
+	if err != nil {
+		return nil, err
+	}
+	next := &SA{
+		config: sa.config, initiator: initiator, conn: sa.conn, peer: sa.peer, path: sa.path, peerSPI: theirs,
+		phase: &established{}, nat: sa.nat, suite: keys.Suite, keys: keys, protect: protect,
+		since: sa.now, up: sa.now, lastHeard: sa.lastHeard, lastSent: sa.lastSent, waits: make(map[Token]func(Event)), now: sa.now,
+	}
+	next.config.SPI = ours
+	next.next.pending = sa.now.Add(pendingLimit)
+	h := &heir{sa: next, ours: initiator, least: slices.Clone(lowest(ni, nr))}
+	sa.next.heirs = append(sa.next.heirs, h)
+	sa.out.Add(Adopt{SPI: ours, Successor: next})
+	return h, nil
+}
+
+// decide names the heir that inherits: of two the one without the lowest of the four nonces (RFC 7296 section 2.8.2). Who made the other one deletes it.
+func (sa *SA) decide() {
+	list := slices.DeleteFunc(sa.next.heirs, func(h *heir) bool { return !h.sa.Established() })
+	sa.next.heirs = nil
+	switch {
+	case len(list) == 0:
+		if sa.next.deleted {
+			sa.finish(CodeClosed, "closed by the peer", true)
+		}
+		return
+	case len(list) == 1:
+		sa.bequeath(list[0])
+		return
+	}
+	stays, goes := list[0], list[1]
+	if bytes.Compare(stays.least, goes.least) < 0 {
+		stays, goes = goes, stays
+	}
+	sa.report(Report{Code: CodePhase, Text: "both sides rekeyed the IKE SA at once; the one with the lowest nonce goes"})
+	if goes.ours {
+		sa.leave(goes.sa, Lower{Why: "both sides rekeyed at once; the other IKE SA stays"})
+	} else {
+		sa.leave(goes.sa, yield{})
+	}
+	sa.bequeath(stays)
+}
+
+// leave puts an event where a heir finds it, and has the shard give it a turn.
+func (sa *SA) leave(to *SA, ev Event) {
+	to.next.inbox = append(to.next.inbox, ev)
+	sa.out.Add(Adopt{SPI: to.config.SPI, Successor: to})
+}
+
+// bequeath hands everything over to a heir but the IKE SA itself, which the side that began the rekey deletes.
+func (sa *SA) bequeath(h *heir) {
+	next := h.sa
+	sa.next.replaced = next
+	if next.responses.next == 0 { // nobody has heard of it by itself
+		next.path, next.nat = sa.path, sa.nat
+	}
+	next.lastHeard, next.lastSent = max(next.lastHeard, sa.lastHeard), max(next.lastSent, sa.lastSent)
+	next.children = append(next.children, sa.children...)
+	for _, x := range sa.queue {
+		if survives(x) {
+			next.queue = append(next.queue, x)
+		}
+	}
+	for _, p := range sa.postponed {
+		if survives(p.x) {
+			next.postponed = append(next.postponed, p)
+		}
+	}
+	next.fading = append(next.fading, sa.fading...)
+	next.life.inherit(sa)
+	next.next.inbox = append(next.next.inbox, inherit{})
+	if sa.next.lowered != nil {
+		next.next.inbox = append(next.next.inbox, *sa.next.lowered)
+	}
+	sa.children, sa.fading, sa.queue, sa.postponed, sa.usageSent = nil, nil, nil, nil, 0
+	who := "by the peer"
+	if h.ours {
+		who = "by us"
+	}
+	sa.report(Report{Code: CodeIKERekeyed, Text: "IKE SA rekeyed " + who + ": " + next.suite.String(), Detail: next.spiText()})
+	sa.out.Add(Adopt{SPI: next.config.SPI, Successor: next, Inherits: true})
+	end := Finish{Code: CodeClosed, Text: "replaced by a rekey"}
+	if sa.next.deleted {
+		sa.finish(end.Code, end.Text, false)
+		return
+	}
+	sa.enter(&closing{limit: sa.now.Add(replacedLast), end: end}, "replaced")
+	x := &deleteOld{}
+	if h.ours {
+		sa.enqueue(x)
+	} else {
+		sa.postpone(replacedLimit, x)
+	}
+}
+
+// deleteOld is the last request of an IKE SA that another has replaced. The peer should hear it, so that it is sent as often as any other.
+type deleteOld struct{}
+
+func (*deleteOld) name() string { return "INFORMATIONAL (Delete)" }
+func (x *deleteOld) start(sa *SA) {
+	sa.request(wire.Informational, sa.fullSchedule(), &wire.Delete{Protocol: wire.ProtoIKE})
+}
+func (*deleteOld) onResponse(sa *SA, _ *message) { sa.phase.overdue(sa) }
+func (*deleteOld) onFailure(sa *SA, _ *Refusal)  { sa.phase.overdue(sa) }
+
+// survives: an intent that a heir has as well.
+func survives(x exchange) bool {
+	switch x.(type) {
+	case *rekeyIKEExchange, *livenessExchange:
+		return false
+	}
+	return true
+}
+
+// fromInbox handles what a predecessor left.
+func (sa *SA) fromInbox() {
+	list := sa.next.inbox
+	sa.next.inbox = nil
+	for _, ev := range list {
+		if sa.finished {
+			return
+		}
+		switch e := ev.(type) {
+		case inherit:
+			sa.inherit()
+		case yield:
+			sa.yield()
+		case Lower:
+			sa.lower(e)
+		}
+	}
+}
+
+// inherit: the children are here. The path may have moved, and the peer may have deleted children here already.
+func (sa *SA) inherit() {
+	sa.next.pending = 0
+	early := sa.early
+	sa.early = nil
+	for _, c := range slices.Clone(sa.children) {
+		if (c.in == installed || c.out == installed) && c.path != sa.path {
+			sa.moveChild(c, c.path)
+		}
+		if slices.Contains(early, c.spiOut) {
+			sa.deleteChild(c, "the peer deleted it")
+		}
+	}
+}
+
+// yield: the peer, which made this IKE SA, is to delete it. If it does not, we do.
+func (sa *SA) yield() {
+	if sa.phase.name() != phaseEstablished {
+		return
+	}
+	sa.queue, sa.postponed = nil, nil
+	sa.enter(&closing{limit: sa.now.Add(replacedLast), end: Finish{Code: CodeClosed, Text: "both sides rekeyed at once; the other IKE SA stays"}}, "yielded")
+	sa.postpone(replacedLimit, &deleteOld{})
+}
+
+// disown: this IKE SA ends before one of its heirs has inherited, and they end with it.
+func (sa *SA) disown(why string, silent bool) {
+	if sa.next.replaced != nil {
+		return
+	}
+	for _, h := range sa.next.heirs {
+		if !h.sa.finished {
+			sa.leave(h.sa, Lower{Why: why, Silent: silent})
+		}
+	}
+	sa.next.heirs = nil
+	if a := sa.next.answering; a != nil && a.result != nil {
+		a.result.wipe()
+	}
+	sa.next.answering = nil
+}
+
+// orphaned: our own rekey got no answer, or none that can be used, but the peer's made a heir, and that one stays.
+func (sa *SA) orphaned() bool {
+	x, ok := sa.requests.current.(*rekeyIKEExchange)
+	if len(sa.next.heirs) == 0 || !ok {
+		return false
+	}
+	x.wipe()
+	sa.done(x)
+	return true
+}
+
+// replacedByPeer: the peer deletes this IKE SA while it has heirs: it has one of them in mind, and knows nothing of a rekey of ours (RFC 7296
+// section 2.8.2). Ours is forgotten.
+func (sa *SA) replacedByPeer() bool {
+	if len(sa.next.heirs) == 0 || sa.next.replaced != nil {
+		return false
+	}
+	sa.orphaned()
+	sa.next.deleted = true
+	return true
+}
+
+// deletedLate: the peer deletes a child on an IKE SA that has been replaced. The heir, which has it, deletes it properly.
+func (sa *SA) deletedLate(spi uint32) {
+	next := sa.next.replaced
+	if next == nil || next.finished {
+		return
+	}
+	if c := next.childByOutbound(spi); c != nil {
+		next.deleteChild(c, "the peer deleted it")
+		sa.out.Add(Adopt{SPI: next.config.SPI, Successor: next})
+	}
+}
+
+// lowerLater: while a rekey is on its way the peer may have handed the children to the new IKE SA already, so that a Delete of this one would not
+// end them. The end waits for the rekey, though not long.
+func (sa *SA) lowerLater(e Lower) bool {
+	n := &sa.next
+	x, ours := sa.requests.current.(*rekeyIKEExchange)
+	busy := ours && x.sent || n.answering != nil || len(n.heirs) > 0
+	switch {
+	case sa.phase.name() != phaseEstablished || n.replaced != nil || !busy:
+		return false
+	case n.lowerBy == 0:
+		n.lowered, n.lowerBy = &e, sa.now.Add(closingLimit)
+	}
+	return n.lowered != nil
+}
+
+func (sa *SA) lowerDue() (Time, bool) { return sa.next.lowerBy, sa.next.lowered != nil }
+
+func (sa *SA) wakeLowered() {
+	if !sa.due(sa.lowerDue()) {
+		return
+	}
+	e := *sa.next.lowered
+	sa.next.lowered = nil
+	sa.disown(e.Why, false)
+	sa.lower(e)
+}
