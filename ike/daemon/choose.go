@@ -88,7 +88,8 @@ func openKernel(ctx context.Context, c Config, host *netcfg.Host) (*dataplane, e
 	}
 	return &dataplane{Driver: d, caps: d.Capabilities(), send: func(*transport.Transport) {},
 		sweep: func(ctx context.Context) error {
-			return errors.Join(userspace.RemoveRules(), host.Sweep(ctx, nil))
+			_, err := userspace.RemoveRules()
+			return errors.Join(err, host.Sweep(ctx, nil))
 		}}, nil
 }
 

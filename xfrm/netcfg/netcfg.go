@@ -234,6 +234,25 @@ func (h *Host) Sweep(ctx context.Context, keep []Route) error {
 	return errors.Join(errs...)
 }
 
+// Flush removes all routes of our protocol number from the calling thread's network namespace and returns them. It must not be called while
+// an owner wants any.
+func Flush(ctx context.Context) ([]Route, error) {
+	h, err := New()
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	before, err := h.Routes()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Sweep(ctx, nil); err != nil {
+		after, _ := h.Routes()
+		return slices.DeleteFunc(before, func(r Route) bool { return slices.Contains(after, r) }), err
+	}
+	return before, nil
+}
+
 // Routes lists the routes of our protocol number in the calling thread's network namespace, in the order of the
 // kernel's dump, with Table and Metric as the kernel shows them.
 func Routes(ctx context.Context) ([]Route, error) {

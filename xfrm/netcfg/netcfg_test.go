@@ -291,3 +291,19 @@ func TestAddressIn(t *testing.T) {
 		}
 	}
 }
+
+func TestFlush(t *testing.T) {
+	h := inNamespace(t)
+	set(t, h, "earlier process", Desired{Routes: []Route{v4, v6, hole, {Dst: p("10.9.0.0/16"), Link: "d0", Table: 220}}})
+	ip(t, "route add 10.77.0.0/16 dev d0")
+	if removed, err := Flush(t.Context()); err != nil || len(removed) != 4 {
+		t.Fatalf("removed %v, %v", removed, err)
+	}
+	want(t)
+	if out := ip(t, "route show dev d0"); !strings.Contains(out, "10.77.0.0/16") {
+		t.Errorf("a foreign route was removed: %q", out)
+	}
+	if removed, err := Flush(t.Context()); err != nil || len(removed) != 0 {
+		t.Errorf("again: removed %v, %v", removed, err)
+	}
+}

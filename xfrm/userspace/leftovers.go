@@ -2,15 +2,21 @@ package userspace
 
 import "errors"
 
-// RemoveRules removes the rules that a userspace driver left in the network namespace of the calling thread, for a daemon that has taken its
-// selectors over with another data plane: guards are policies of our priority band there, which its ledger compares, and routes are netcfg's
-// to sweep. It must not be called while a Driver is open.
-func RemoveRules() error {
+// RemoveRules removes the rules that a userspace driver left in the network namespace of the calling thread and returns each as a line for
+// people: for a daemon that has taken its selectors over with another data plane, and for whoever lifts all blocks. Guards are policies of our
+// priority band, which the kernel's driver lists and removes, and routes are netcfg's to sweep. It must not be called while a Driver is open.
+func RemoveRules() (removed []string, err error) {
 	rules, err := openRules()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rules.nl.close()
 	list, err := rules.list()
-	return errors.Join(err, change(&list, nil, nil, rules.remove))
+	return removed, errors.Join(err, change(&list, nil, nil, func(r rule) error {
+		err := rules.remove(r)
+		if err == nil {
+			removed = append(removed, r.String())
+		}
+		return err
+	}))
 }
