@@ -67,6 +67,14 @@ type (
 		Child string
 		IKE   bool
 	}
+	// Probe asks an established peer now whether it lives.
+	Probe struct{}
+	// SendFailed: the host did not send a message of this machine.
+	SendFailed struct {
+		Path
+		Fault SendFault
+		Err   error
+	}
 	Expire struct {
 		ID   xfrm.SAID
 		Hard bool
@@ -92,9 +100,10 @@ type (
 		ReqID uint32
 	}
 	UsageDone struct {
-		Token   Token
-		Inbound uint64 // packets received on all children since the last answer
-		LastIn  Time   // zero: never
+		Token    Token
+		Inbound  uint64 // packets received on all children since the last answer
+		Outbound uint64 // packets sent since then
+		LastIn   Time   // zero: never
 	}
 )
 
@@ -104,6 +113,8 @@ func (Initiate) event()    {}
 func (RaiseChild) event()  {}
 func (Lower) event()       {}
 func (Rekey) event()       {}
+func (Probe) event()       {}
+func (SendFailed) event()  {}
 func (Expire) event()      {}
 func (FirstUse) event()    {}
 func (Mapping) event()     {}
@@ -161,8 +172,8 @@ type (
 	}
 	// Usage asks for the traffic of the children, answered by UsageDone.
 	UsageQuery struct {
-		Token Token
-		In    []xfrm.SAID
+		Token   Token
+		In, Out []xfrm.SAID
 	}
 	// Claim states that an authenticated identity is now served by this IKE SA. Not answered.
 	Claim struct {
@@ -223,8 +234,10 @@ type Status struct {
 	Path                Path
 	LocalID, RemoteID   string
 	Suite               string
-	NATLocal, NATRemote bool // who is behind NAT
+	NATLocal, NATRemote bool   // who is behind NAT, or pretends to be
+	NAT                 string // who surely is: "none", "local", "remote", "both"; "unknown": the peer is, or only asks for ESP in UDP
 	Since               Time
+	LastHeard           Time // fresh authentic message of the peer, or packet on a child; zero: never
 	Children            []ChildStatus
 }
 

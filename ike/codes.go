@@ -15,6 +15,7 @@ const (
 	CodeReauth        Code = "reauth"    // a new IKE SA is asked for beside this one
 	CodeClosed        Code = "closed"    // as asked, or by the peer's Delete
 	CodeNoAnswer      Code = "no-answer" // peer silent
+	CodeNotSent       Code = "not-sent"  // this host cannot send to the peer
 	CodeNoProposal    Code = "no-proposal"
 	CodeAuthFailed    Code = "auth-failed" // the peer refused us, or we the peer: Text says which
 	CodeBadIdentity   Code = "identity-mismatch"
@@ -33,7 +34,7 @@ const (
 // attempt at the connection ended is said by Finish alone: a Report without a Child may also tell that a peer asked for what we refuse.
 func (c Code) Failure() bool {
 	switch c {
-	case CodeNoAnswer, CodeNoProposal, CodeAuthFailed, CodeBadIdentity, CodeNoSelectors, CodeDataplane, CodePeerError,
+	case CodeNoAnswer, CodeNotSent, CodeNoProposal, CodeAuthFailed, CodeBadIdentity, CodeNoSelectors, CodeDataplane, CodePeerError,
 		CodeExpired, CodeProtocol, CodeResolve, CodeInternal:
 		return true
 	}

@@ -25,6 +25,9 @@ func noAnswer(sa *SA, name string, sent int, after time.Duration) *Refusal {
 		r.Why += fmt.Sprintf(": it answered IKE_SA_INIT, so is UDP %d open on the path?", sa.path.Remote.Port())
 	default:
 		r.Why += ": the peer is gone or the path is broken"
+		if sa.requests.disowned {
+			r.Why += "; it, or someone in its name, says that it does not know this IKE SA, as after a restart"
+		}
 	}
 	return r
 }

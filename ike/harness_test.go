@@ -168,6 +168,7 @@ type host struct {
 	usage    UsageDone
 	seen     map[sentKey][]byte // protected messages by ID: repeats must be identical
 	internal bool               // CodeInternal is expected
+	lookup   []netip.Addr       // of the peer, when it is looked up
 	accept   func(Packet) bool  // a responder asks before it makes a machine
 }
 
@@ -497,6 +498,9 @@ func (h *host) act(sa *SA, act Action) {
 
 func (h *host) resolve(r Resolve) ResolveDone {
 	d := ResolveDone{Token: r.Token, Local: addrA, Remote: []netip.Addr{addrB}}
+	if h.lookup != nil {
+		d.Remote = h.lookup
+	}
 	if r.Remote.IsValid() {
 		d.Remote = []netip.Addr{r.Remote}
 	}

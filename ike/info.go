@@ -5,7 +5,6 @@ import (
 
 	"cygnet/ike/wire"
 	"cygnet/policy"
-	"cygnet/xfrm"
 )
 
 // schedule is that of requests on an established IKE SA.
@@ -170,61 +169,6 @@ func (x *deleteExchange) onResponse(sa *SA, _ *message) {
 }
 
 func (x *deleteExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
-
-// livenessExchange asks an idle peer whether it lives (RFC 7296 section 2.4): an empty INFORMATIONAL.
-type livenessExchange struct{}
-
-func (*livenessExchange) name() string                    { return "INFORMATIONAL (liveness)" }
-func (x *livenessExchange) start(sa *SA)                  { sa.request(wire.Informational, sa.schedule()) }
-func (x *livenessExchange) onResponse(sa *SA, _ *message) { sa.done(x) }
-func (x *livenessExchange) onFailure(sa *SA, r *Refusal)  { sa.lost(x, r) }
-
-// livenessDue: after some time without a sign of life the data plane is asked first, then the peer.
-func (sa *SA) livenessDue() (Time, bool) {
-	if sa.phase.name() != phaseEstablished || sa.conn.Liveness.Idle <= 0 || sa.requests.current != nil || len(sa.queue) > 0 {
-		return 0, false
-	}
-	if sa.usageSent != 0 {
-		return sa.usageSent.Add(usageLimit), true
-	}
-	return sa.lastHeard.Add(sa.conn.Liveness.Idle), true
-}
-
-func (sa *SA) wakeLiveness() {
-	if !sa.due(sa.livenessDue()) {
-		return
-	}
-	var in []xfrm.SAID
-	for _, c := range sa.children {
-		if c.in == installed {
-			in = append(in, c.inID())
-		}
-	}
-	if len(in) == 0 || sa.usageSent != 0 {
-		sa.usageSent = 0
-		sa.enqueue(&livenessExchange{})
-		return
-	}
-	sa.usageSent = sa.now
-	t := sa.wait(func(ev Event) {
-		u, ok := ev.(UsageDone)
-		if !ok || sa.usageSent == 0 {
-			return
-		}
-		sa.usageSent = 0
-		idle := sa.conn.Liveness.Idle
-		switch {
-		case u.Inbound > 0 && u.LastIn > sa.lastHeard && !sa.now.Before(u.LastIn):
-			sa.lastHeard = u.LastIn
-		case u.Inbound > 0 && u.LastIn == 0:
-			sa.lastHeard = sa.now
-		}
-		if sa.phase.name() == phaseEstablished && !sa.now.Before(sa.lastHeard.Add(idle)) {
-			sa.enqueue(&livenessExchange{})
-		}
-	})
-	sa.out.Add(UsageQuery{Token: t, In: in})
-}
 
 // onInfoRequest handles an INFORMATIONAL request. Each is answered (RFC 7296 section 1.4).
 func (sa *SA) onInfoRequest(m *message) {

@@ -331,7 +331,7 @@ func (x *initExchange) conclude(sa *SA, m *message, chosen suite.IKE, shared alg
 	if sa.nat.encap() {
 		sa.moveToNATT()
 	}
-	sa.report(Report{Code: CodeChosen, Text: fmt.Sprintf("peer chose %v; %v", chosen, sa.nat), Detail: sa.spiText()})
+	sa.report(Report{Code: CodeChosen, Text: fmt.Sprintf("peer chose %v; %s", chosen, sa.natText()), Detail: sa.spiText()})
 	p := &authenticating{limit: sa.now.Add(openingLimit), initI: sa.requests.data, initR: m.raw, ni: x.nonce, nr: nr}
 	sa.requests.answered()
 	sa.done(x)

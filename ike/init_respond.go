@@ -139,6 +139,6 @@ func (sa *SA) respondInit(m *message, candidates []*policy.Connection, chosen wi
 	p := &authenticating{limit: sa.since.Add(halfOpenLimit), initI: m.raw, initR: data, ni: ni, nr: nr, candidates: candidates}
 	sa.responses.next = 1
 	sa.send(m.path, data)
-	sa.report(Report{Code: CodeChosen, Text: fmt.Sprintf("chose %v for %v; %v", wanted, m.path.Remote, sa.nat), Detail: sa.spiText()})
+	sa.report(Report{Code: CodeChosen, Text: fmt.Sprintf("chose %v for %v; %s", wanted, m.path.Remote, sa.natText()), Detail: sa.spiText()})
 	sa.enter(p, "suite agreed")
 }

@@ -65,6 +65,7 @@ func (sa *SA) onResponse(p Packet, m *wire.Message) {
 	}
 	plain, first, ok := sa.open(p.Data, m)
 	if !ok {
+		sa.disowned(p, m)
 		return
 	}
 	sa.heard(p.Path)

@@ -24,6 +24,7 @@ func (p Path) unmapped() Path {
 type nat struct {
 	local  bool // we are behind NAT
 	remote bool // the peer is, or pretends to be
+	asked  bool // of remote: the peer pretends, in the way in which we do
 	faked  bool // we pretend to be, so that ESP travels in UDP
 }
 
@@ -33,16 +34,46 @@ func (n nat) encap() bool { return n.local || n.remote || n.faked }
 // String is for the line that reports the chosen suite.
 func (n nat) String() string {
 	switch {
-	case n.local && n.remote:
+	case n.local && n.remote && !n.asked:
 		return "both sides are behind NAT"
 	case n.local:
 		return "we are behind NAT"
+	case n.remote && n.asked:
+		return "no NAT on the path, the peer asks for ESP in UDP"
 	case n.remote:
-		return "the peer is behind NAT, or wants UDP encapsulation"
-	case n.faked:
-		return "no NAT on the path, UDP encapsulation all the same"
+		return "the peer is behind NAT, or asks for ESP in UDP"
 	}
 	return "no NAT on the path"
+}
+
+// natText is the NAT's words with the reason for ESP in UDP that lies here.
+func (sa *SA) natText() string {
+	switch {
+	case !sa.nat.faked:
+		return sa.nat.String()
+	case sa.config.Caps.MustEncap:
+		return sa.nat.String() + "; ESP in UDP (" + sa.config.Caps.Name + " data plane)"
+	}
+	return sa.nat.String() + "; ESP in UDP (encapsulation = always)"
+}
+
+// natWord says who is behind NAT, for programs: "unknown" is a peer that is, or only asks for ESP in UDP. A port that is none of its own
+// proves that there is one.
+func (sa *SA) natWord() string {
+	port := sa.path.Remote.Port()
+	own := port == policy.DefaultPort || port == policy.DefaultNATTPort || sa.conn != nil && port == sa.conn.Remote.Port
+	remote := sa.nat.remote && !sa.nat.asked
+	switch {
+	case sa.nat.local && remote && !own:
+		return "both"
+	case sa.nat.local:
+		return "local"
+	case remote && own:
+		return "unknown"
+	case remote:
+		return "remote"
+	}
+	return "none"
 }
 
 // natHash is the data of a NAT_DETECTION notify: SHA-1 of the SPIs of this header, address and port.
@@ -78,6 +109,7 @@ func detectNAT(h wire.Header, ps []wire.Payload, path Path) (n nat, supported bo
 	sources := notifies(ps, wire.NotifyNATDetectionSourceIP)
 	destinations := notifies(ps, wire.NotifyNATDetectionDestinationIP)
 	n.remote = len(sources) > 0 && !matches(sources, natHash(h.SPIi, h.SPIr, path.Remote))
+	n.asked = n.remote && matches(sources, natHash(h.SPIi, h.SPIr, netip.AddrPortFrom(path.Remote.Addr(), 0)))
 	n.local = len(destinations) > 0 && !matches(destinations, natHash(h.SPIi, h.SPIr, path.Local))
 	return n, len(sources) > 0 && len(destinations) > 0
 }

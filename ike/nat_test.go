@@ -224,7 +224,8 @@ func TestTrap_7296_66_Hash(t *testing.T) {
 		{"source", natPayloads(1, 2, path, false), Path{back.Local, netip.MustParseAddrPort("192.0.2.1:501")}, nat{remote: true}, true},
 		{"destination", natPayloads(1, 2, path, false), Path{netip.MustParseAddrPort("10.9.9.9:500"), back.Remote}, nat{local: true}, true},
 		{"other SPIs", natPayloads(1, 0, path, false), back, nat{local: true, remote: true}, true},
-		{"pretended", natPayloads(1, 2, path, true), back, nat{remote: true}, true},
+		{"pretended", natPayloads(1, 2, path, true), back, nat{remote: true, asked: true}, true},
+		{"pretended from elsewhere", natPayloads(1, 2, path, true), Path{back.Local, netip.MustParseAddrPort("192.0.2.9:500")}, nat{remote: true}, true},
 		{"absent", nil, back, nat{}, false},
 	} {
 		if got, supported := detectNAT(h, c.ps, c.at); got != c.want || supported != c.supported {

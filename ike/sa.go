@@ -42,6 +42,7 @@ type SA struct {
 	lastHeard Time // fresh protected message, or traffic on a child
 	lastSent  Time
 	usageSent Time // a UsageQuery waits for its answer since then; 0: none
+	quiet     quiet
 
 	noises    int // unauthentic messages so far
 	waits     map[Token]func(Event)
@@ -104,6 +105,10 @@ func (sa *SA) Step(now Time, ev Event, out *Actions) {
 		} else {
 			sa.rekeyAsked(e.Child)
 		}
+	case Probe:
+		sa.probe()
+	case SendFailed:
+		sa.onSendFailed(e)
 	case Expire:
 		sa.onExpire(e)
 	case FirstUse:

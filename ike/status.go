@@ -9,7 +9,7 @@ func (sa *SA) Status() Status {
 	i, r := sa.spis()
 	s := Status{
 		Phase: string(sa.phase.name()), Initiated: sa.initiator, SPIi: i, SPIr: r, Path: sa.path,
-		NATLocal: sa.nat.local, NATRemote: sa.nat.remote, Since: sa.since,
+		NATLocal: sa.nat.local, NATRemote: sa.nat.remote, NAT: sa.natWord(), Since: sa.since, LastHeard: sa.lastHeard,
 	}
 	if sa.finished {
 		s.Phase = string(phaseFinished)

@@ -77,6 +77,7 @@ func (sa *SA) wakeRequest() {
 	}
 	if r.repeat(sa.now) {
 		sa.send(sa.path, r.data)
+		sa.repeated(r.current)
 		return
 	}
 	x, sent, first := r.current, r.sent, r.first

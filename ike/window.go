@@ -46,6 +46,7 @@ type requests struct {
 	due      Time // when again, or when given up
 	interval time.Duration
 	plan     schedule
+	disowned bool // an unprotected INVALID_IKE_SPI came for it
 }
 
 // waiting reports whether a request is on the wire without an answer.
@@ -54,7 +55,7 @@ func (r *requests) waiting() bool { return r.data != nil }
 // launch notes a request that is being sent for the first time.
 func (r *requests) launch(now Time, h wire.Header, data []byte, plan schedule) {
 	r.header, r.data, r.plan = h, data, plan
-	r.sent, r.first, r.interval = 1, now, plan.first
+	r.sent, r.first, r.interval, r.disowned = 1, now, plan.first, false
 	r.due = now.Add(plan.first)
 }
 

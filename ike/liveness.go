@@ -1,0 +1,135 @@
+package ike
+
+import (
+	"fmt"
+	"time"
+
+	"cygnet/ike/wire"
+	"cygnet/xfrm"
+)
+
+// The peer is asked whether it lives when nothing was heard of it for some time (RFC 7296 section 2.4), and sooner when our packets go out and none
+// come in: that is how a peer looks that has restarted and knows nothing of us.
+
+// quietLimit is how long nothing may come in while packets go out.
+const quietLimit = 10 * time.Second
+
+// quiet is what was seen of a peer that is not heard.
+type quiet struct {
+	looked Time          // when the traffic was looked at last
+	pause  time.Duration // between looks; grows for a peer that lives and only listens. 0: quietLimit
+}
+
+func (q *quiet) wait(most time.Duration) time.Duration { return min(max(q.pause, quietLimit), most) }
+
+// livenessExchange asks the peer whether it lives: an empty INFORMATIONAL.
+type livenessExchange struct{}
+
+func (*livenessExchange) name() string                    { return "INFORMATIONAL (liveness)" }
+func (x *livenessExchange) start(sa *SA)                  { sa.request(wire.Informational, sa.schedule()) }
+func (x *livenessExchange) onResponse(sa *SA, _ *message) { sa.done(x) }
+func (x *livenessExchange) onFailure(sa *SA, r *Refusal)  { sa.lost(x, r) }
+
+// livenessDue: after some time without a sign of life the data plane is asked first, then the peer.
+func (sa *SA) livenessDue() (Time, bool) {
+	if sa.phase.name() != phaseEstablished || sa.conn.Liveness.Idle <= 0 || sa.requests.current != nil || len(sa.queue) > 0 {
+		return 0, false
+	}
+	if sa.usageSent != 0 {
+		return sa.usageSent.Add(usageLimit), true
+	}
+	idle := sa.conn.Liveness.Idle
+	at := sa.lastHeard.Add(idle)
+	if in, _ := sa.installedSAs(); len(in) > 0 {
+		at = min(at, max(sa.lastHeard, sa.quiet.looked).Add(sa.quiet.wait(idle)))
+	}
+	return at, true
+}
+
+// installedSAs are those whose traffic counts.
+func (sa *SA) installedSAs() (in, out []xfrm.SAID) {
+	for _, c := range sa.children {
+		if c.in == installed {
+			in = append(in, c.inID())
+		}
+		if c.out == installed {
+			out = append(out, c.outID())
+		}
+	}
+	return in, out
+}
+
+func (sa *SA) wakeLiveness() {
+	if !sa.due(sa.livenessDue()) {
+		return
+	}
+	in, out := sa.installedSAs()
+	if len(in) == 0 || sa.usageSent != 0 {
+		sa.usageSent, sa.quiet.looked = 0, sa.now
+		sa.probe()
+		return
+	}
+	sa.usageSent = sa.now
+	t := sa.wait(func(ev Event) {
+		if u, ok := ev.(UsageDone); ok && sa.usageSent != 0 {
+			sa.usageSent = 0
+			sa.onUsage(u)
+		}
+	})
+	sa.out.Add(UsageQuery{Token: t, In: in, Out: out})
+}
+
+// onUsage judges the traffic since the last look.
+func (sa *SA) onUsage(u UsageDone) {
+	sa.quiet.looked = sa.now
+	switch {
+	case u.Inbound > 0 && u.LastIn > sa.lastHeard && !sa.now.Before(u.LastIn):
+		sa.lastHeard = u.LastIn
+	case u.Inbound > 0 && u.LastIn == 0:
+		sa.lastHeard = sa.now
+	}
+	if sa.phase.name() != phaseEstablished {
+		return
+	}
+	idle := sa.conn.Liveness.Idle
+	wait := sa.quiet.wait(idle)
+	switch {
+	case !sa.now.Before(sa.lastHeard.Add(idle)):
+		sa.probe()
+	case u.Inbound > 0:
+		sa.quiet.pause = 0
+	case u.Outbound > 0 && !sa.now.Before(sa.lastHeard.Add(wait)):
+		sa.quiet.pause = 2 * wait
+		sa.probe()
+	}
+}
+
+// probe asks the peer, unless it is being asked something already.
+func (sa *SA) probe() {
+	if sa.phase.name() == phaseEstablished && sa.requests.current == nil && len(sa.queue) == 0 {
+		sa.enqueue(&livenessExchange{})
+	}
+}
+
+// disowned: an unprotected INVALID_IKE_SPI answers our request. The peer may have restarted, or someone wants us to think so: it is a hint
+// and no more (RFC 7296 section 2.4). The request is repeated as often as ever, only without growing pauses.
+func (sa *SA) disowned(p Packet, m *wire.Message) {
+	r := &sa.requests
+	n := errorNotify(m.Payloads)
+	if n == nil || n.Kind != wire.NotifyInvalidIKESPI || sa.phase.name() != phaseEstablished || r.disowned {
+		return
+	}
+	r.disowned = true
+	r.plan.factor, r.interval = 1, r.plan.first
+	r.due = min(r.due, sa.now.Add(r.plan.first))
+	sa.report(Report{Code: CodeSent, Text: fmt.Sprintf("%v says, without proof, that it does not know this IKE SA: has it restarted? asking again", p.Remote)})
+}
+
+// repeated tells that a request was sent once more.
+func (sa *SA) repeated(x exchange) {
+	code := CodeSent
+	if sa.phase.name() == phaseClosing {
+		code = CodePhase
+	}
+	sa.report(Report{Code: code, Text: fmt.Sprintf("no answer to %s, sent again (%d of %d)", x.name(), sa.requests.sent, sa.requests.plan.tries)})
+}
