@@ -67,9 +67,18 @@ func (c *child) outID() xfrm.SAID {
 	return xfrm.SAID{Dst: c.path.Remote.Addr(), SPI: c.spiOut, Proto: xfrm.ProtoESP}
 }
 
-// lineage names the child's configuration with this peer: one reqid for its whole life, never shared by two peers.
+// Lineage names a child's configuration with one peer: one reqid for its whole life, its trap included, and never shared by two peers.
+func Lineage(connection, child string, peer auth.Identity) string {
+	return connection + "/" + child + "/" + peerName(peer)
+}
+
+// lineage: where the configuration names the peer its spelling counts, as the trap knows no other.
 func (sa *SA) lineage(c *child) string {
-	return sa.conn.Name + "/" + c.config.Name + "/" + peerName(sa.peer)
+	peer := sa.conn.Remote.ID
+	if !known(peer) {
+		peer = sa.peer
+	}
+	return Lineage(sa.conn.Name, c.config.Name, peer)
 }
 
 // peerName is printable and different for different identities: what String may cut or escape is told apart by a hash.

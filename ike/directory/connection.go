@@ -31,6 +31,7 @@ type connection struct {
 	sas      []*sa               // in the order in which they came
 	starting bool                // a Start has not been answered yet
 	stale    bool                // what it opens is not wanted any more
+	renews   *sa                 // that it is to replace; nil: none
 	bringing []string            // children that the last Start brings up
 	queued   []string            // children that wait for an IKE SA
 	asked    map[string]ike.Time // when a serving IKE SA was asked for a child
@@ -46,10 +47,10 @@ type connection struct {
 	held claims // what owner() has in the ledger
 }
 
-func (c *connection) owner() xfrm.Owner { return xfrm.Owner("conn:" + c.Name) }
+func (c *connection) owner() xfrm.Owner { return Owner(c.Name) }
 
 // lineage of a child: its trap and its SAs share one reqid.
-func (c *connection) lineage(child string) string { return c.Name + "/" + child }
+func (c *connection) lineage(child string) string { return ike.Lineage(c.Name, child, c.Remote.ID) }
 
 func (c *connection) wanted() wish {
 	switch {

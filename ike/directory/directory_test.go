@@ -177,7 +177,7 @@ func TestLoadClaims(t *testing.T) {
 	boot, traffic, manual := site("b", policy.StartBoot), site("b", policy.StartTraffic), site("b", policy.StartManual)
 	pass := site("b", policy.StartTraffic)
 	pass.Drop = false
-	traps := []string{"conn:b [b/lan] +trap out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz] +trap out:10.1.0.0/16>10.3.0.0/16"}
+	traps := []string{"conn:b [b/lan/gw-b.example] +trap out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz/gw-b.example] +trap out:10.1.0.0/16>10.3.0.0/16"}
 	newStory(t).do(load(boot), blocks, "start b")
 	newStory(t).do(load(traffic), blocks, traps[0], traps[1])
 	newStory(t).do(load(pass), traps...)
@@ -346,9 +346,9 @@ func TestManualDropBlocksOnlyWhileUp(t *testing.T) {
 
 func TestDownOfTrafficReleasesTheTrapOnly(t *testing.T) {
 	s := newStory(t, site("b", policy.StartTraffic))
-	s.do(Down{"b", ""}, "conn:b [b/lan] -out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz] -out:10.1.0.0/16>10.3.0.0/16")
+	s.do(Down{"b", ""}, "conn:b [b/lan/gw-b.example] -out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz/gw-b.example] -out:10.1.0.0/16>10.3.0.0/16")
 	s.do(Acquire{Connection: "b", Child: "lan"})
-	s.do(Up{"b", nil}, "conn:b [b/lan] +trap out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz] +trap out:10.1.0.0/16>10.3.0.0/16", "start b")
+	s.do(Up{"b", nil}, "conn:b [b/lan/gw-b.example] +trap out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz/gw-b.example] +trap out:10.1.0.0/16>10.3.0.0/16", "start b")
 }
 
 func TestDownBeforeOpened(t *testing.T) {
@@ -485,7 +485,7 @@ func TestOperatorsWishOutlivesReload(t *testing.T) {
 	s.do(Opened{"b", 1}, "1: lower")
 	s.do(load(site("b", policy.StartBoot)))
 	s.status("down")
-	s.do(load(site("b", policy.StartTraffic)), "conn:b [b/lan] +trap out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz] +trap out:10.1.0.0/16>10.3.0.0/16")
+	s.do(load(site("b", policy.StartTraffic)), "conn:b [b/lan/gw-b.example] +trap out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz/gw-b.example] +trap out:10.1.0.0/16>10.3.0.0/16")
 	s.status("trap")
 }
 
@@ -550,12 +550,12 @@ func TestDownOfATrappedChild(t *testing.T) {
 	s := newStory(t, site("b", policy.StartTraffic))
 	s.do(Acquire{Connection: "b", Child: "lan"}, "start b lan")
 	s.do(Acquire{Connection: "b", Child: "dmz"})
-	s.do(Down{"b", "dmz"}, "conn:b [b/dmz] -out:10.1.0.0/16>10.3.0.0/16")
+	s.do(Down{"b", "dmz"}, "conn:b [b/dmz/gw-b.example] -out:10.1.0.0/16>10.3.0.0/16")
 	s.do(Acquire{Connection: "b", Child: "dmz"})
 	s.do(Opened{"b", 1})
 	s.claimed(1, true, false) // dmz waits no longer
 	s.up(1, "lan")
-	s.do(Up{"b", []string{"dmz"}}, "conn:b [b/dmz] +trap out:10.1.0.0/16>10.3.0.0/16", "1: raise dmz")
+	s.do(Up{"b", []string{"dmz"}}, "conn:b [b/dmz/gw-b.example] +trap out:10.1.0.0/16>10.3.0.0/16", "1: raise dmz")
 }
 
 func TestUpOfTrafficThatFailsIsATrapAgain(t *testing.T) {
