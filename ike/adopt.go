@@ -99,6 +99,7 @@ func (sa *SA) birth(keys *suite.Keys, ours, theirs wire.SPI, initiator bool, ni,
 	}
 	next.config.SPI = ours
 	next.next.pending = sa.now.Add(pendingLimit)
+	next.startLifetime()
 	h := &heir{sa: next, ours: initiator, least: slices.Clone(lowest(ni, nr))}
 	sa.next.heirs = append(sa.next.heirs, h)
 	sa.out.Add(Adopt{SPI: ours, Successor: next})

@@ -47,6 +47,8 @@ type (
 		ask    ike.UsageQuery
 		answer func(ike.UsageDone)
 	}
+	// adoptOf: all that a machine holds is another's from now on.
+	adoptOf struct{ old, heir wire.SPI }
 	// finishOf a machine: everything it holds goes.
 	finishOf struct{ spi wire.SPI }
 	// claimsOf a connection: its trap and block.
@@ -106,6 +108,17 @@ func (c claimsOf) serve(p *plane) {
 	if _, err := p.apply(c.owner, c.batch); err != nil {
 		p.failed = err
 		p.d.log.Errorf("%s: its policies could not be put, its traffic may be unprotected: %v", c.owner, err)
+	}
+}
+
+func (a adoptOf) serve(p *plane) {
+	old, heir := shard.Owner(a.old), shard.Owner(a.heir)
+	p.ledger.Transfer(old, heir)
+	delete(p.spis, old)
+	p.spis[heir] = a.heir
+	if u, ok := p.usage[a.old]; ok {
+		delete(p.usage, a.old)
+		p.usage[a.heir] = u
 	}
 }
 

@@ -120,6 +120,13 @@ func (l *loop) do(spi wire.SPI, action ike.Action) {
 		d.directory.box.put(directory.Opened{Connection: a.Connection, SPI: spi})
 	case ike.Claim:
 		d.directory.box.put(directory.Claimed{SPI: spi, Claim: a})
+	case ike.Adopt:
+		if a.Inherits {
+			d.plane.box.put(adoptOf{spi, a.SPI})
+			d.directory.box.put(directory.Adopted{SPI: spi, Heir: a.SPI})
+		}
+	case ike.Reauthenticate:
+		d.directory.box.put(directory.Reauthenticate{SPI: spi})
 	case ike.Report:
 		l.report(spi, a)
 	case ike.Finish:

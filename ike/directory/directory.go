@@ -64,6 +64,10 @@ type (
 		SPI               wire.SPI
 		Connection, Child string
 	}
+	// Adopted: the IKE SA was rekeyed and has another SPI of ours; it is the same to the directory.
+	Adopted struct{ SPI, Heir wire.SPI }
+	// Reauthenticate: an IKE SA is to be replaced by one that is made from scratch (RFC 7296 section 2.8.3).
+	Reauthenticate struct{ SPI wire.SPI }
 	// Finished with SPI 0 answers a Start that made no machine.
 	Finished struct {
 		SPI wire.SPI
@@ -80,8 +84,11 @@ func (Opened) dirEvent()    {}
 func (Claimed) dirEvent()   {}
 func (ChildUp) dirEvent()   {}
 func (ChildDown) dirEvent() {}
+func (Adopted) dirEvent()   {}
 func (Finished) dirEvent()  {}
 func (Wake) dirEvent()      {}
+
+func (Reauthenticate) dirEvent() {}
 
 // Action of the directory.
 type Action interface{ dirAction() }
@@ -174,6 +181,10 @@ func (d *Directory) Step(now ike.Time, ev Event, out *[]Action) {
 		t.childUp(ev)
 	case ChildDown:
 		t.childDown(ev)
+	case Adopted:
+		t.adopted(ev)
+	case Reauthenticate:
+		t.reauthenticate(ev)
 	case Finished:
 		t.finished(ev)
 	case Wake:

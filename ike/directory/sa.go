@@ -33,6 +33,7 @@ type sa struct {
 	opened    ike.Time        // by us, at
 	children  map[string]bool // that are up
 	upSince   ike.Time        // its first child
+	renews    *sa             // that it is to replace
 }
 
 func (a *sa) serves() bool { return a.claimed && !a.lowered }
@@ -63,6 +64,7 @@ func (t turn) opened(ev Opened) {
 	}
 	stale := c.stale || c.wanted() == wantDown
 	c.starting, c.stale = false, false
+	a.renews, c.renews = c.renews, nil
 	t.sas[a.spi] = a
 	c.sas = append(c.sas, a)
 	if stale {
@@ -192,7 +194,7 @@ func (t turn) finished(ev Finished) {
 	case c == nil, a == nil && !(ev.SPI == 0 && c.starting):
 		return // a responder that never knew its peer, or a connection long gone
 	case a == nil:
-		c.starting, c.stale = false, false
+		c.starting, c.stale, c.renews = false, false, nil
 	}
 	if c.removed && len(c.sas) == 0 && !c.starting {
 		t.conns = slices.DeleteFunc(t.conns, func(x *connection) bool { return x == c })
@@ -235,7 +237,7 @@ func compareIdentities(a, b auth.Identity) int {
 func (t turn) endDuplicates(c *connection) {
 	var waits ike.Time
 	for _, a := range c.serving() {
-		if !a.initiated {
+		if !a.initiated || c.renewing(a) {
 			continue
 		}
 		peers := slices.DeleteFunc(c.serving(), func(x *sa) bool { return !x.peer.Equal(a.peer) })

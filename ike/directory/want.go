@@ -171,6 +171,7 @@ func (t turn) settle(c *connection) {
 		c.nextTry = 0
 	}
 	t.endDuplicates(c)
+	t.renewed(c)
 	if len(c.serving()) > 0 {
 		t.raiseMissing(c)
 		return
@@ -189,7 +190,7 @@ func (t turn) settle(c *connection) {
 
 // start asks for an initiator. Its children are its own business from now on.
 func (t turn) start(c *connection, children []string) {
-	c.starting, c.queued, c.asked = true, nil, nil
+	c.starting, c.queued, c.asked, c.renews = true, nil, nil, nil
 	if c.bringing = slices.Clone(children); len(children) == 0 {
 		c.bringing = c.wantedChildren()
 	}

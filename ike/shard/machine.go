@@ -15,7 +15,8 @@ type machine struct {
 	peer       peer
 	connection string // as far as its actions named it
 	deadline   ike.Time
-	place      int // in the heap, from 1; 0: not there
+	place      int      // in the heap, from 1; 0: not there
+	before     wire.SPI // that of the IKE SA that it has inherited from
 
 	first *firstMessage // responders only
 }
@@ -43,14 +44,23 @@ func (s *Shard) turn(now ike.Time, m *machine, ev ike.Event, out *[]Action) {
 			Action{m.spi, ike.Finish{Connection: m.connection, Code: ike.CodeInternal, Text: "internal error", Retry: true}})
 		return
 	}
+	var adopted []*machine
 	for _, a := range s.actions.List {
 		m.learn(a)
+		if a, ok := a.(ike.Adopt); ok {
+			adopted = append(adopted, s.adopt(m, a))
+		}
 		if send, ok := a.(ike.Send); ok && s.amplifies(now, m, send, out) {
 			return
 		}
 		*out = append(*out, Action{m.spi, a})
 	}
 	s.settle(m)
+	for _, heir := range adopted {
+		if s.machines[heir.spi] == heir {
+			s.turn(now, heir, ike.Wake{}, out)
+		}
+	}
 }
 
 // step runs the machine. A panic comes back as text, its stack with it, when the shard recovers panics.
@@ -83,6 +93,7 @@ func (s *Shard) settle(m *machine) {
 
 func (s *Shard) forget(m *machine) {
 	delete(s.machines, m.spi)
+	delete(s.heirs, m.before)
 	s.due.set(m, 0, false)
 	if f := m.first; f != nil {
 		delete(s.inits, f.id)

@@ -34,6 +34,7 @@ type Config struct {
 type Shard struct {
 	c        Config
 	machines map[wire.SPI]*machine // by our SPI
+	heirs    map[wire.SPI]wire.SPI // who has inherited from an IKE SA, by our SPI of that; one entry for a machine at most
 	inits    map[initID]*machine   // responders by their IKE_SA_INIT request
 	sources  sources
 	cookies  cookies
@@ -64,6 +65,7 @@ func New(c Config) *Shard {
 	return &Shard{
 		c:            c,
 		machines:     make(map[wire.SPI]*machine),
+		heirs:        make(map[wire.SPI]wire.SPI),
 		inits:        make(map[initID]*machine),
 		sources:      newSources(),
 		cookies:      cookies{rand: c.Rand},
@@ -122,7 +124,7 @@ func (s *Shard) Step(now ike.Time, ev Event, out *[]Action) {
 	case Packet:
 		s.packet(now, ev.Packet, out)
 	case ForSA:
-		if m := s.machines[ev.SPI]; m != nil {
+		if m := s.addressee(ev.SPI, ev.Event); m != nil {
 			s.turn(now, m, ev.Event, out)
 		} else {
 			s.count(LateEvent)
@@ -163,7 +165,7 @@ func (s *Shard) open(now ike.Time, ev Open, out *[]Action) {
 }
 
 func (s *Shard) machineConfig(spi wire.SPI) ike.Config {
-	return ike.Config{Rand: s.c.Rand, Snapshot: s.c.Snapshot, Caps: s.c.Caps, SPI: spi}
+	return ike.Config{Rand: s.c.Rand, Snapshot: s.c.Snapshot, Caps: s.c.Caps, SPI: spi, DrawSPI: s.drawForRekey}
 }
 
 // Deadline says when to Step(Wake{}).
