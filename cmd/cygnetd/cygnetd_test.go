@@ -30,7 +30,11 @@ func TestFlags(t *testing.T) {
 		{"--help", 0, "", "--"},
 		{"--nonsense", 2, "", "not defined: -nonsense"},
 		{"start", 2, "", `["start"] is too much`},
-		{"--log-level loud", 2, "", "use error, warning, info or debug"},
+		{"--log-level loud", 2, "", "use error, warn, info, debug or trace"},
+		{"--log-level fatal", 2, "", "use error, warn, info, debug or trace"},
+		{"--tun cygnet-office-berlin", 2, "", "--tun cygnet-office-berlin: the name has 20 characters, an interface's name at most 15"},
+		{"--tun cyg%d", 2, "", "not a name that an interface can have"},
+		{"--json", 2, "", "--json goes with --flush alone"},
 	} {
 		out, errOut, exit := cygnetd(strings.Fields(c.args)...)
 		if c.args == "--help" {

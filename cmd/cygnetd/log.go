@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	"github.com/sirupsen/logrus"
+
+	"cygnet/policy"
 )
 
 // newLog writes lines for people to w. fixed says that the level was given on the command line.
@@ -20,11 +22,17 @@ func newLog(w io.Writer, level string) (log *logrus.Logger, fixed bool, err erro
 		return log, false, nil
 	}
 	l, err := logrus.ParseLevel(level)
-	if err != nil {
-		return nil, false, fmt.Errorf("--log-level %q: use error, warning, info or debug", level)
+	if err != nil || !slices.Contains(policy.LogLevels(), level) {
+		return nil, false, fmt.Errorf("--log-level %q: use %s", level, levels())
 	}
 	log.SetLevel(l)
 	return log, true, nil
+}
+
+// levels is "error, warn, info, debug or trace".
+func levels() string {
+	l := policy.LogLevels()
+	return strings.Join(l[:len(l)-1], ", ") + " or " + l[len(l)-1]
 }
 
 // lines formats an entry as "2026-01-02T03:04:05.678Z warning site-b: text [code=no-answer] hint: ...": one line, whatever a peer put into it.

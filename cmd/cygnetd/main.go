@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/sirupsen/logrus"
@@ -29,7 +30,7 @@ const (
 // options of the command line.
 type options struct {
 	config, socket, tun, logLevel string
-	version                       bool
+	version, flush, json          bool
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -58,6 +59,9 @@ func run(args []string, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "cygnetd:", err)
 		return exitFailed
 	}
+	if o.flush {
+		return flush(o, out, errOut)
+	}
 	d, problems := daemon.New(daemon.Config{
 		ConfigDir: o.config, Socket: o.socket, TUNName: o.tun, Version: control.Version(), Log: log, FixedLogLevel: fixed,
 		Ready: func(text string) {
@@ -83,7 +87,9 @@ func parse(args []string, errOut io.Writer) (o options, err error) {
 	f.StringVar(&o.config, "config", "/etc/cygnet", "`folder` of the configuration")
 	f.StringVar(&o.socket, "socket", control.DefaultSocket, "control socket, a `path`")
 	f.StringVar(&o.tun, "tun", "cygnet0", "`name` of the TUN interface of the userspace data plane")
-	f.StringVar(&o.logLevel, "log-level", "", "`level`: error, warning, info or debug (default: that of the configuration, else info)")
+	f.StringVar(&o.logLevel, "log-level", "", "`level`: "+levels()+" (default: that of the configuration, else info)")
+	f.BoolVar(&o.flush, "flush", false, "with no cygnetd running: remove the blocks, policies, routes and SAs that one left in this network namespace, print them and exit")
+	f.BoolVar(&o.json, "json", false, "with --flush: print JSON")
 	f.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -91,7 +97,23 @@ func parse(args []string, errOut io.Writer) (o options, err error) {
 	if f.NArg() > 0 {
 		return o, fmt.Errorf("%q is too much: all is said by flags, see cygnetd --help", f.Args())
 	}
-	return o, nil
+	if o.json && !o.flush {
+		return o, errors.New("--json goes with --flush alone; ikectl has it for every verb")
+	}
+	return o, checkTUN(o.tun)
+}
+
+// maxTUN is IFNAMSIZ without the octet that ends the name.
+const maxTUN = 15
+
+func checkTUN(name string) error {
+	switch {
+	case name == "" || strings.ContainsAny(name, "/%: \t\n") || name == "." || name == "..":
+		return fmt.Errorf("--tun %q: not a name that an interface can have; write one such as cygnet0", name)
+	case len(name) > maxTUN:
+		return fmt.Errorf("--tun %s: the name has %d characters, an interface's name at most %d", name, len(name), maxTUN)
+	}
+	return nil
 }
 
 // printProblems prints all that is wrong with the configuration, each with what to change.

@@ -95,6 +95,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	defer server.Close()
 	snap := d.snapshot.Load()
+	if err := transport.Check(snap.Daemon.Port, snap.Daemon.NATTPort); err != nil { // before the data plane, which knows less well who is in the way
+		return err
+	}
 	dp, err := d.choose(ctx, snap.Daemon.Dataplane, d.config)
 	if err != nil {
 		return err

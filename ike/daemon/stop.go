@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"cygnet/ike"
@@ -21,9 +23,30 @@ func (d *Daemon) stop() {
 	close(d.quit)
 	d.pool.close()
 	d.resolver.stop()
-	d.inPlane(func(p *plane) { p.releaseAll() })
+	d.inPlane(func(p *plane) {
+		p.releaseAll()
+		p.tellBlocked()
+	})
 	close(d.planeQuit)
 	d.parts.Wait()
+}
+
+// tellBlocked names what the host goes on dropping when no daemon runs, and how to lift it.
+func (p *plane) tellBlocked() {
+	for _, c := range p.d.snapshot.Load().Connections {
+		if claims, _ := p.ledger.Holds(directory.Owner(c.Name)); claims == 0 {
+			continue
+		}
+		var remote []string
+		for _, ch := range c.Children {
+			for _, ts := range ch.Remote {
+				if s := ts.String(); !slices.Contains(remote, s) {
+					remote = append(remote, s)
+				}
+			}
+		}
+		p.d.log.Warnf("%s stays blocked (%s): when_down = drop; to lift it: cygnetd --flush", c.Name, strings.Join(remote, ", "))
+	}
 }
 
 // lowerAll asks each IKE SA to close and waits until all have, or the time is over.

@@ -133,7 +133,7 @@ func noFamily(err error) bool {
 func bindError(f family, port uint16, natt bool, err error) error {
 	key := "port"
 	if natt {
-		key = "nat_port"
+		key = "natt_port"
 	}
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):

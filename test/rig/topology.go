@@ -98,6 +98,18 @@ func Leftovers(ns NS) (string, error) {
 			fmt.Fprintf(&left, "%s:\n%s\n", c, redactKeys(out))
 		}
 	}
+	for _, c := range []string{"ip rule", "ip -6 rule"} { // "ip" cannot select rules by protocol
+		f := strings.Fields(c)
+		out, err := ns.Output(f[0], f[1:]...)
+		if err != nil {
+			return "", err
+		}
+		for l := range strings.Lines(out) {
+			if strings.Contains(l, "proto 67") {
+				fmt.Fprintf(&left, "%s:\n%s", c, l)
+			}
+		}
+	}
 	return left.String(), nil
 }
 
