@@ -31,7 +31,7 @@ func (sa *SA) onSendFailed(e SendFailed) {
 		r.Why = fmt.Sprintf("cannot send from %v: no route to %v", e.Local.Addr(), e.Remote.Addr())
 		r.Hint = fmt.Sprintf("see: ip route get %v", e.Remote.Addr())
 	default:
-		sa.report(Report{Code: CodeSent, Text: fmt.Sprintf("this host does not send to %v: %v", e.Remote, e.Err), Hint: "does a firewall of this host forbid it?"})
+		sa.report(Report{Code: CodeSent, Text: fmt.Sprintf("not sent: %v", e.Err), Hint: "does a firewall of this host forbid it?"})
 		return
 	}
 	sa.requests.data = nil

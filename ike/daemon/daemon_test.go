@@ -473,3 +473,21 @@ func TestBothUp(t *testing.T) {
 	a.await("A up", isUp)
 	b.await("B up", isUp)
 }
+
+// TestNoSuchLocalAddress: a message that the host cannot send is not told as sent, and the attempt fails at once with the line to change.
+func TestNoSuchLocalAddress(t *testing.T) {
+	sa, _ := pair(t)
+	sa.address = "203.0.113.77"
+	a := launch(t, sa, xfrmfake.New())
+	text, f := a.up("b")
+	if f == nil || f.Code != "not-sent" || !strings.Contains(f.Summary, "cannot send from 203.0.113.77: it is no address of this host (conn.d/b.toml:2: local.address)") || !strings.Contains(f.Hint, "next try in") {
+		t.Errorf("%+v", f)
+	}
+	if strings.Contains(text, "sent to") {
+		t.Errorf("told as sent:\n%s", text)
+	}
+	if c := a.status(); !strings.Contains(c.LastErr, "no address of this host") || c.NextTry == "" {
+		t.Errorf("status: %+v", c)
+	}
+	a.down("b")
+}

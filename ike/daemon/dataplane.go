@@ -27,7 +27,7 @@ type plane struct {
 	ledger *ledger.Ledger
 	box    *mailbox[request]
 	spis   map[xfrm.Owner]wire.SPI           // machines that have something here
-	usage  map[wire.SPI]map[xfrm.SAID]uint64 // packets received at the last UsageQuery
+	usage  map[wire.SPI]map[xfrm.SAID]uint64 // packets at the last UsageQuery
 	failed error                             // a connection's policies could not be put
 }
 
@@ -197,18 +197,24 @@ func (u usageOf) serve(p *plane) {
 	ctx, cancel := context.WithTimeout(context.Background(), applyTime)
 	defer cancel()
 	t := now()
-	last, seen := p.usage[u.spi], make(map[xfrm.SAID]uint64, len(u.ask.In))
+	last, seen := p.usage[u.spi], make(map[xfrm.SAID]uint64, len(u.ask.In)+len(u.ask.Out))
 	done := ike.UsageDone{Token: u.ask.Token}
-	for _, id := range u.ask.In {
+	more := func(id xfrm.SAID) (packets uint64, at ike.Time) {
 		use, err := p.driver.Usage(ctx, id)
 		if err != nil {
-			continue // the SA has just gone
+			return 0, 0 // the SA has just gone
 		}
 		seen[id] = use.Packets
-		done.Inbound += use.Packets - min(last[id], use.Packets)
-		if at := sinceEpoch(use.LastUse, t); done.LastIn < at {
-			done.LastIn = at
-		}
+		return use.Packets - min(last[id], use.Packets), sinceEpoch(use.LastUse, t)
+	}
+	for _, id := range u.ask.In {
+		packets, at := more(id)
+		done.Inbound += packets
+		done.LastIn = max(done.LastIn, at)
+	}
+	for _, id := range u.ask.Out {
+		packets, _ := more(id)
+		done.Outbound += packets
 	}
 	p.usage[u.spi] = seen
 	u.answer(done)

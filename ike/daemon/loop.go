@@ -8,6 +8,7 @@ import (
 	"cygnet/ike"
 	"cygnet/ike/directory"
 	"cygnet/ike/shard"
+	"cygnet/ike/transport"
 	"cygnet/ike/wire"
 )
 
@@ -25,6 +26,7 @@ type loop struct {
 	box     *mailbox[any] // shard.Event, or func(*shard.Shard) to be run in the loop
 	dropped atomic.Uint64
 	actions []shard.Action
+	unsent  wire.SPI // of this turn: the machine whose message the host did not send
 }
 
 func newLoop(d *Daemon, s *shard.Shard) *loop {
@@ -97,7 +99,7 @@ func (l *loop) turn(t ike.Time, ev shard.Event) {
 		l.do(a.SPI, a.Action)
 		l.actions[i] = shard.Action{} // packets and batches are not kept alive by the reused slice
 	}
-	l.actions = l.actions[:0]
+	l.actions, l.unsent = l.actions[:0], 0
 }
 
 // do carries out an action. Nothing here waits.
@@ -105,7 +107,7 @@ func (l *loop) do(spi wire.SPI, action ike.Action) {
 	d := l.d
 	switch a := action.(type) {
 	case ike.Send:
-		d.noteSendError(d.transport.Send(a.Path, a.Data))
+		l.send(spi, a)
 	case ike.Keepalive:
 		d.noteSendError(d.transport.Keepalive(a.Path))
 	case ike.Job:
@@ -140,8 +142,22 @@ func (l *loop) do(spi wire.SPI, action ike.Action) {
 	}
 }
 
-// report passes a line of the story on; children's ups and downs also concern the directory.
+// send tells the machine when the host did not send its message.
+func (l *loop) send(spi wire.SPI, a ike.Send) {
+	err := l.d.transport.Send(a.Path, a.Data)
+	l.d.noteSendError(err)
+	if err != nil && spi != 0 {
+		l.unsent = spi
+		l.tell(spi, ike.SendFailed{Path: a.Path, Fault: transport.FaultOf(a.Local.Addr(), err), Err: err})
+	}
+}
+
+// report passes a line of the story on; children's ups and downs also concern the directory. What was not sent is not told as sent: why
+// follows at once.
 func (l *loop) report(spi wire.SPI, r ike.Report) {
+	if r.Code == ike.CodeSent && spi == l.unsent && spi != 0 {
+		return
+	}
 	switch r.Code {
 	case ike.CodeChildUp:
 		l.d.directory.box.put(directory.ChildUp{SPI: spi, Connection: r.Connection, Child: r.Child})
