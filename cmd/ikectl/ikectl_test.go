@@ -47,6 +47,20 @@ func (f *fake) Down(_ context.Context, name, _ string, emit func(control.Line) e
 	return nil
 }
 
+func (f *fake) Rekey(_ context.Context, name, child string, ike bool, emit func(control.Line) error) *control.Failure {
+	if name != "site-b" {
+		return control.Fail("not-up", name+" is not up, so it has no keys to replace", "ikectl up "+name)
+	}
+	line := control.Line{Time: "2026-01-02T03:04:05.678Z", Connection: name, Child: child, Code: "sent", Text: "CREATE_CHILD_SA sent to 198.51.100.7:500"}
+	emit(line)
+	line.Code, line.Text, line.Done = "rekeyed", "lan rekeyed in 12 ms: 10.1.0.0/16 <-> 10.2.0.0/16, ESP AES-GCM-256, kernel", true
+	if ike {
+		line.Text = "IKE SA rekeyed in 14 ms: AES-GCM-256, SHA2-256, X25519"
+	}
+	emit(line)
+	return nil
+}
+
 func (f *fake) Status(context.Context) (*control.Status, *control.Failure) {
 	return exampleStatus(), nil
 }
@@ -108,6 +122,10 @@ site-b: peer proved gw-b.example (PSK)
 site-b: up in 41 ms: 10.1.0.0/16 <-> 10.2.0.0/16, ESP AES-GCM-256, kernel
 `
 
+const rekeyText = `site-b: CREATE_CHILD_SA sent to 198.51.100.7:500
+site-b: lan rekeyed in 12 ms: 10.1.0.0/16 <-> 10.2.0.0/16, ESP AES-GCM-256, kernel
+`
+
 // start serves the fake on a socket.
 func start(t *testing.T, f *fake) string {
 	t.Helper()
@@ -145,10 +163,16 @@ func TestVerbs(t *testing.T) {
 		{"up site-b --timeout 0s", 2, "", "ikectl: --timeout must be longer than nothing, not 0s\n  hint: see: ikectl help\n"},
 		{"up site-b --nonsense", 2, "", "ikectl: flag provided but not defined: -nonsense\n  hint: see: ikectl help\n"},
 		{"down site-b", 0, "site-b: down\n", ""},
+		{"rekey site-b", 0, rekeyText, ""},
+		{"rekey site-b --child lan", 0, rekeyText, ""},
+		{"rekey site-b --ike", 0, "site-b: CREATE_CHILD_SA sent to 198.51.100.7:500\nsite-b: IKE SA rekeyed in 14 ms: AES-GCM-256, SHA2-256, X25519\n", ""},
+		{"rekey site-c", 1, "", "site-c: site-c is not up, so it has no keys to replace\n  hint: ikectl up site-c\n"},
+		{"rekey site-b --ike --child lan", 2, "", "ikectl: --ike and --child cannot go together: the one is for the IKE SA, the other for a child\n  hint: see: ikectl help\n"},
+		{"rekey", 2, "", "ikectl: the name of a connection is missing\n  hint: see: ikectl help\n"},
 		{"status", 0, statusText + siteC, ""},
 		{"status site-b", 0, statusText, ""},
 		{"status -v site-b", 0, statusText + "\ncounters\n  cookies  3\n  packets  12\n", ""},
-		{"status sit-c", 1, "", "ikectl: there is no connection \"sit-c\"\n  hint: did you mean site-c or site-b?\n"},
+		{"status sit-c", 1, "", "ikectl: there is no connection \"sit-c\"\n  hint: did you mean site-c?\n"},
 		{"reload", 0, "cygnetd: 2 connections; 1 changed: site-b\n", ""},
 		{"reload now", 2, "", "ikectl: \"now\" is too much here\n  hint: see: ikectl help\n"},
 		{"monitor", 1, "03:04:05.678 site-b: IKE SA up\n03:04:05.679 cygnetd: 7 lines were lost here: they came faster than they were read\n", "ikectl: cygnetd stops\n"},
@@ -180,6 +204,7 @@ func TestJSON(t *testing.T) {
 		{"up bad", 1, `"code":"auth-failed","text":"the peer refused us\u001b[31m","hint":"compare the keys","done":true}` + "\n"},
 		{"up slow --timeout 50ms", 4, `"connection":"slow","code":"timeout","text":"no answer from 198.51.100.7:500 yet","done":true}` + "\n"},
 		{"down site-b", 0, stamp + `"connection":"site-b","code":"down","text":"down","done":true,"ok":true}` + "\n"},
+		{"rekey site-b --child lan", 0, stamp + `"connection":"site-b","child":"lan","code":"rekeyed","text":"lan rekeyed in 12 ms: 10.1.0.0/16 <-> 10.2.0.0/16, ESP AES-GCM-256, kernel","done":true,"ok":true}` + "\n"},
 		{"monitor", 1, `"code":"stopping","text":"cygnetd stops","done":true}` + "\n"},
 		{"reload", 0, stamp + `"code":"reloaded","text":"2 connections; 1 changed: site-b","done":true,"ok":true}` + "\n"},
 		{"version", 0, `{"ikectl":"` + control.Version() + `","cygnetd":"0.1.0"}` + "\n"},
@@ -210,7 +235,7 @@ func TestJSON(t *testing.T) {
 
 func TestNoDaemon(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "none")
-	for _, verb := range []string{"up site-b", "down site-b", "status", "monitor", "reload"} {
+	for _, verb := range []string{"up site-b", "down site-b", "rekey site-b", "status", "monitor", "reload"} {
 		out, errOut, exit := ikectl(context.Background(), append(strings.Fields(verb), "--socket", socket)...)
 		if exit != 3 || out != "" || !strings.Contains(errOut, "cygnetd is not running") || !strings.Contains(errOut, "hint: start it") {
 			t.Errorf("%s: exit %d, out %q, err %q", verb, exit, out, errOut)

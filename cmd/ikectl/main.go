@@ -11,10 +11,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
 	"cygnet/ike/control"
+	"cygnet/policy"
 )
 
 func main() {
@@ -44,6 +46,7 @@ func verbs() []verb {
 	return []verb{
 		{"up", "NAME", "bring a connection up and say step by step what happens", setupUp},
 		{"down", "NAME", "take a connection down", setupDown},
+		{"rekey", "NAME", "give a connection new keys now", setupRekey},
 		{"status", "[NAME]", "show connections, their SAs and traffic", setupStatus},
 		{"monitor", "", "show all that happens until interrupted", setupMonitor},
 		{"reload", "", "make cygnetd read its configuration again", setupReload},
@@ -55,13 +58,16 @@ func verbs() []verb {
 
 // run is main without the process: it returns the exit code.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
-	c := &command{out: out, err: errOut}
+	c := &command{out: out, err: errOut, json: has(args, "json")} // known before all else, so that also wrong usage is told in JSON
 	name, rest, early := splitVerb(args)
-	if name == "" {
-		if len(args) > 0 && !wantsHelp(args) {
-			return c.report(usage("no verb in %q", strings.Join(args, " ")))
-		}
+	switch {
+	case name != "":
+	case has(args, "version"):
+		name, early = "version", slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--version" || a == "-version" })
+	case len(args) == 0, has(args, "help"), has(args, "h"), has(args, "json") && len(args) == 1:
 		name, early = "help", nil
+	default:
+		return c.report(usage("no verb in %q", strings.Join(args, " ")))
 	}
 	for _, v := range verbs() {
 		if v.name != name {
@@ -70,7 +76,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		c.flags = flag.NewFlagSet("ikectl "+v.name, flag.ContinueOnError)
 		c.flags.SetOutput(io.Discard)
 		c.flags.StringVar(&c.socket, "socket", control.DefaultSocket, "control socket of cygnetd")
-		c.flags.BoolVar(&c.json, "json", false, "print JSON; streams are newline-delimited")
+		c.flags.BoolVar(&c.json, "json", c.json, "print JSON; streams are newline-delimited")
 		c.flags.BoolVar(&c.verbose, "v", false, "print details")
 		do := v.setup(c)
 		if err := c.parse(append(early, rest...)); err != nil {
@@ -82,7 +88,23 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		}
 		return c.report(do(ctx))
 	}
-	return c.report(usage("there is no verb %q", name))
+	return c.report(noVerb(name))
+}
+
+// noVerb names the verbs that name resembles.
+func noVerb(name string) *control.Failure {
+	f := usage("there is no verb %q", name)
+	var names []string
+	for _, v := range verbs() {
+		names = append(names, v.name)
+	}
+	switch near := policy.Near(name, names); {
+	case name == "flush":
+		f.Hint = "it is done without a daemon: cygnetd --flush"
+	case len(near) > 0:
+		f.Hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return f
 }
 
 // splitVerb finds the verb among the flags that may stand before it.
@@ -98,13 +120,9 @@ func splitVerb(args []string) (name string, rest, early []string) {
 	return "", nil, args
 }
 
-func wantsHelp(args []string) bool {
-	for _, a := range args {
-		if a == "-h" || a == "-help" || a == "--help" {
-			return true
-		}
-	}
-	return false
+// has says whether the flag stands among args.
+func has(args []string, name string) bool {
+	return slices.Contains(args, "--"+name) || slices.Contains(args, "-"+name)
 }
 
 // parse allows flags between and after the arguments, as people type them.

@@ -20,7 +20,6 @@ const (
 	grace         = time.Second // what the daemon's last line may be late
 	maxLine       = 1 << 20
 	maxStatus     = 256 << 20
-	startHint     = "start it with: systemctl start cygnetd   (or: cygnetd --config /etc/cygnet)"
 	permitHint    = "root may do everything (sudo); members of the group " + Group + " may look"
 	detachedHint  = "cygnetd goes on with it; see: ikectl status"
 	timedOutHint  = "cygnetd goes on trying; see: ikectl status"
@@ -43,6 +42,11 @@ func (c *Client) Up(ctx context.Context, name, child string, line func(Line)) er
 // Down takes a connection (or one child of it) down and waits until it is.
 func (c *Client) Down(ctx context.Context, name, child string, line func(Line)) error {
 	return c.stream(ctx, http.MethodPost, "/v1/down", &target{Connection: name, Child: child}, line)
+}
+
+// Rekey gives the children (or the one named) new keys, or with ike the IKE SA, and waits until they are in use.
+func (c *Client) Rekey(ctx context.Context, name, child string, ike bool, line func(Line)) error {
+	return c.stream(ctx, http.MethodPost, "/v1/rekey", &target{Connection: name, Child: child, IKE: ike}, line)
 }
 
 // Reload makes the daemon read its configuration again.
@@ -165,9 +169,9 @@ func (c *Client) failure(ctx context.Context, err error) *Failure {
 	case ctx.Err() != nil:
 		return Fail(CodeInterrupted, "stopped waiting", detachedHint)
 	case errors.Is(err, fs.ErrNotExist):
-		return Fail(CodeNoDaemon, fmt.Sprintf("cygnetd is not running: there is no socket %s", c.path()), startHint)
+		return Fail(CodeNoDaemon, fmt.Sprintf("cygnetd is not running: there is no socket %s", c.path()), startHint("/"))
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return Fail(CodeNoDaemon, fmt.Sprintf("cygnetd is not running: nobody listens on %s", c.path()), startHint)
+		return Fail(CodeNoDaemon, fmt.Sprintf("cygnetd is not running: nobody listens on %s", c.path()), startHint("/"))
 	case errors.Is(err, fs.ErrPermission):
 		return Fail(CodePermission, fmt.Sprintf("no permission to use %s", c.path()), permitHint)
 	case errors.Is(err, syscall.EAGAIN):

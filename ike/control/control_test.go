@@ -23,6 +23,7 @@ type fake struct {
 	status  *Status
 	down    func(name, child string) *Failure
 	reload  func() *Failure
+	rekey   func(name, child string, ike bool) *Failure
 }
 
 func (f *fake) Up(ctx context.Context, name, child string, emit func(Line) error) *Failure {
@@ -30,6 +31,9 @@ func (f *fake) Up(ctx context.Context, name, child string, emit func(Line) error
 }
 func (f *fake) Down(_ context.Context, name, child string, _ func(Line) error) *Failure {
 	return f.down(name, child)
+}
+func (f *fake) Rekey(_ context.Context, name, child string, ike bool, _ func(Line) error) *Failure {
+	return f.rekey(name, child, ike)
 }
 func (f *fake) Status(context.Context) (*Status, *Failure) { return f.status, nil }
 func (f *fake) Monitor(ctx context.Context, emit func(Line) error) *Failure {
@@ -149,6 +153,7 @@ func TestLookersMayNotChange(t *testing.T) {
 		},
 		down:    func(string, string) *Failure { t.Error("Down reached the backend"); return nil },
 		reload:  func() *Failure { t.Error("Reload reached the backend"); return nil },
+		rekey:   func(string, string, bool) *Failure { t.Error("Rekey reached the backend"); return nil },
 		status:  &Status{},
 		monitor: func(context.Context, func(Line) error) *Failure { return nil },
 	}
@@ -158,6 +163,7 @@ func TestLookersMayNotChange(t *testing.T) {
 		"up":     c.Up(ctx, "x", "", func(Line) {}),
 		"down":   c.Down(ctx, "x", "", func(Line) {}),
 		"reload": c.Reload(ctx, func(Line) {}),
+		"rekey":  c.Rekey(ctx, "x", "", true, func(Line) {}),
 	} {
 		f := wantFailure(t, err, CodePermission, ExitFailed)
 		if !strings.Contains(f.Summary, "no permission") || !strings.Contains(f.Summary, verb) {

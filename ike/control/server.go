@@ -86,6 +86,9 @@ func (s *Server) routes() http.Handler {
 	m.HandleFunc("POST /v1/down", s.change(func(ctx context.Context, t target, emit func(Line) error) *Failure {
 		return s.backend.Down(ctx, t.Connection, t.Child, emit)
 	}))
+	m.HandleFunc("POST /v1/rekey", s.change(func(ctx context.Context, t target, emit func(Line) error) *Failure {
+		return s.backend.Rekey(ctx, t.Connection, t.Child, t.IKE, emit)
+	}))
 	m.HandleFunc("POST /v1/reload", s.change(func(ctx context.Context, _ target, emit func(Line) error) *Failure {
 		return s.backend.Reload(ctx, emit)
 	}))

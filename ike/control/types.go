@@ -98,6 +98,8 @@ type Child struct {
 type Backend interface {
 	Up(ctx context.Context, name, child string, emit func(Line) error) *Failure
 	Down(ctx context.Context, name, child string, emit func(Line) error) *Failure
+	// Rekey replaces the keys of the children (of the one named), or with ike those of the IKE SA.
+	Rekey(ctx context.Context, name, child string, ike bool, emit func(Line) error) *Failure
 	Status(ctx context.Context) (*Status, *Failure)
 	Monitor(ctx context.Context, emit func(Line) error) *Failure
 	Reload(ctx context.Context, emit func(Line) error) *Failure
@@ -107,5 +109,6 @@ type Backend interface {
 type target struct {
 	Connection string `json:"connection"`
 	Child      string `json:"child,omitempty"`
+	IKE        bool   `json:"ike,omitempty"`        // of rekey: the IKE SA, not its children
 	Timeout    int64  `json:"timeout_ms,omitempty"` // how long the client waits: the daemon then says how far it came
 }
