@@ -6,6 +6,7 @@ package interop
 
 import (
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	table.Lock()
-	if len(table.lines) > 0 {
+	if len(table.lines) > 0 { // seen with -v; go test hides what a passing package prints
 		fmt.Printf("\n%-28s %-9s %-34s %-12s %s\n", "peer", "cygnet", "suite", "path", "result")
 		for _, l := range table.lines {
 			fmt.Println(l)
@@ -64,9 +65,24 @@ func (r row) name() string {
 	return strings.NewReplacer(" ", "_", "/", "+").Replace(strings.Join([]string{r.peer, r.role, r.suite.Name, r.path}, "/"))
 }
 
+// leftOut says that a row is not run: CUT is a commit's hash, set where time has run short, and leaves a third of the rows.
+func leftOut(name string) bool {
+	cut := os.Getenv("CUT")
+	if cut == "" {
+		return false
+	}
+	h := fnv.New32a()
+	h.Write([]byte(cut + name))
+	return h.Sum32()%3 != 0
+}
+
 // check runs a row; one that fails is run once more and is then FLAKY, with both logs shown.
 func check(t *testing.T, r row) {
 	t.Run(r.name(), func(t *testing.T) {
+		if leftOut(r.name()) {
+			record(r.peer, r.role, r.suite.Name, r.path, "NOT RUN for time", "")
+			return
+		}
 		result := "OK"
 		ev, log, err := try(r, t.TempDir())
 		if err != nil {
@@ -117,7 +133,7 @@ func try(r row, dir string) (ev rig.Evidence, log string, err error) {
 	if err := up.Up(); err != nil {
 		return ev, "", err
 	}
-	if ev, err = rig.Prove(topo, a, b, r.suite, r.v6inside); err != nil {
+	if ev, err = rig.Prove(topo, a, b, tunnel(topo, r.suite, false, r.v6inside)); err != nil {
 		return ev, "", err
 	}
 	if err := up.Down(); err != nil {

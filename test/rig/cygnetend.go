@@ -110,8 +110,9 @@ func (c *CygnetEnd) SA() (SA, error) {
 				if err != nil {
 					return sa, err
 				}
-				if k.SPIIn != sa.SPIIn || k.SPIOut != sa.SPIOut {
-					return sa, fmt.Errorf("cygnet says %08x/%08x, its kernel %08x/%08x", sa.SPIIn, sa.SPIOut, k.SPIIn, k.SPIOut)
+				if k.SPIIn != sa.SPIIn || k.SPIOut != sa.SPIOut || k.Local != sa.Local || k.Remote != sa.Remote {
+					return sa, fmt.Errorf("cygnet says %08x/%08x %s %s, its kernel %08x/%08x %s %s",
+						sa.SPIIn, sa.SPIOut, sa.Local, sa.Remote, k.SPIIn, k.SPIOut, k.Local, k.Remote)
 				}
 				sa.Suite = k.Suite
 				return sa, nil

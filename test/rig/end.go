@@ -79,7 +79,7 @@ var ESPSuites = []Suite{
 }
 
 // XfrmSAs reads the kernel's SAs of a namespace by "ip xfrm state": the outer destination tells the direction. BytesIn and BytesOut
-// are the lifetime counters of the two SAs.
+// are the lifetime counters of the two SAs, the selectors are those of the outbound policy.
 func XfrmSAs(ns NS, local netip.Addr) (SA, error) {
 	out, err := ns.Output("ip", "-s", "xfrm", "state")
 	if err != nil {
@@ -102,6 +102,15 @@ func XfrmSAs(ns NS, local netip.Addr) (SA, error) {
 	if sa.SPIIn == 0 || sa.SPIOut == 0 {
 		return sa, fmt.Errorf("no pair of ESP SAs in %s:\n%s", ns, redactKeys(out))
 	}
+	policies, err := ns.Output("ip", "xfrm", "policy")
+	if err != nil {
+		return sa, err
+	}
+	m := regexp.MustCompile(`src (\S+) dst (\S+) *\n\tdir out [^\n]*\n(?:\t[^\n]*\n)*?\ttmpl src [^\n]*\n\t\tproto esp`).FindStringSubmatch(policies)
+	if m == nil {
+		return sa, fmt.Errorf("no outbound ESP policy in %s:\n%s", ns, policies)
+	}
+	sa.Local, sa.Remote = m[1], m[2]
 	return sa, nil
 }
 

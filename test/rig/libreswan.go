@@ -83,7 +83,7 @@ func (l *Libreswan) Down() error {
 	return err
 }
 
-// SA implements End: the kernel's SAs, the selectors as Libreswan shows them.
+// SA implements End: the kernel's SAs, once Libreswan itself shows them.
 func (l *Libreswan) SA() (SA, error) {
 	out, err := l.ipsec("trafficstatus")
 	if err != nil {
@@ -92,9 +92,7 @@ func (l *Libreswan) SA() (SA, error) {
 	if !strings.Contains(out, "s2s") {
 		return SA{}, fmt.Errorf("Libreswan shows no child: %s", out)
 	}
-	sa, err := XfrmSAs(l.NS, l.tunnel.Local)
-	sa.Local, sa.Remote = l.tunnel.LocalTS[0], l.tunnel.RemoteTS[0]
-	return sa, err
+	return XfrmSAs(l.NS, l.tunnel.Local)
 }
 
 // Stop implements End.

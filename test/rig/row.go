@@ -2,6 +2,7 @@ package rig
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -15,9 +16,9 @@ type Evidence struct {
 // megabyte is what each direction carries.
 const megabyte = 1 << 20
 
-// Prove checks an established tunnel: both ends show the same two SPIs and the wanted suite, data goes both ways with equal hashes, the WAN
+// Prove checks an established tunnel: both ends show the same two SPIs, the wanted suite and mirrored selectors, data goes both ways with equal hashes, the WAN
 // carries it under those SPIs, nothing of it in clear, and both ends have counted it.
-func Prove(t *Topology, a, b End, suite Suite, v6 bool) (Evidence, error) {
+func Prove(t *Topology, a, b End, x Tunnel) (Evidence, error) {
 	var e Evidence
 	var err error
 	// The responder may still be installing when the initiator is up.
@@ -32,11 +33,15 @@ func Prove(t *Topology, a, b End, suite Suite, v6 bool) (Evidence, error) {
 	if e.A.SPIIn != e.B.SPIOut || e.A.SPIOut != e.B.SPIIn {
 		return e, fmt.Errorf("the ends show different SPIs: A %08x in %08x out, B %08x in %08x out", e.A.SPIIn, e.A.SPIOut, e.B.SPIIn, e.B.SPIOut)
 	}
-	if e.A.Suite != suite.SA || e.B.Suite != suite.SA {
-		return e, fmt.Errorf("suite: A shows %s, B shows %s, wanted %s", e.A.Suite, e.B.Suite, suite.SA)
+	if e.A.Suite != x.Suite.SA || e.B.Suite != x.Suite.SA {
+		return e, fmt.Errorf("suite: A shows %s, B shows %s, wanted %s", e.A.Suite, e.B.Suite, x.Suite.SA)
+	}
+	local, remote := strings.Join(x.LocalTS, " "), strings.Join(x.RemoteTS, " ")
+	if e.A.Local != local || e.A.Remote != remote || e.B.Local != remote || e.B.Remote != local {
+		return e, fmt.Errorf("selectors: A shows %s to %s, B shows %s to %s, wanted %s to %s", e.A.Local, e.A.Remote, e.B.Local, e.B.Remote, local, remote)
 	}
 	hostA, hostB := t.A.Host4, t.B.Host4
-	if v6 {
+	if x.LocalTS[0] == t.A.LAN6.String() {
 		hostA, hostB = t.A.Host6, t.B.Host6
 	}
 	capture, err := t.Capture()
