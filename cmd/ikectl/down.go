@@ -9,7 +9,7 @@ import (
 
 func setupDown(c *command) func(context.Context) error {
 	child := c.flags.String("child", "", "only this child of the connection")
-	timeout := c.flags.Duration("timeout", 30*time.Second, "how long to wait")
+	timeout := c.timeout(30*time.Second, "how long to wait")
 	return func(ctx context.Context) error {
 		name, err := c.oneName("name of a connection")
 		if err != nil {

@@ -23,7 +23,7 @@ func setupHelp(c *command) func(context.Context) error {
 				return nil
 			}
 		}
-		return usage("there is no verb %q", name)
+		return noVerb(name)
 	}
 }
 
@@ -49,7 +49,7 @@ func (c *command) help() {
 	fmt.Fprint(c.out, `
 flags of every verb:
   --socket PATH   control socket of cygnetd (default /run/cygnet/control.sock)
-  --json          print JSON; streams are newline-delimited
+  --json          print JSON, of wrong usage too; streams are newline-delimited
   -v              print details
 
 exit codes: 0 done, 1 failed, 2 wrong usage, 3 cygnetd is not running, 4 not done in time, 130 interrupted

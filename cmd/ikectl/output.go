@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 
 	"cygnet/ike/control"
@@ -85,7 +86,7 @@ func (c *command) ended(name string, err error, sent bool) error {
 	}
 	switch {
 	case c.json && !sent:
-		c.printJSON(control.Line{Connection: name, Code: f.Code, Text: f.Summary, Hint: f.Hint, Done: true})
+		c.printJSON(control.Line{Time: time.Now().Format(control.TimeLayout), Connection: name, Code: f.Code, Text: f.Summary, Hint: f.Hint, Done: true})
 	case c.json:
 	case name != "" && f.Exit != control.ExitNoDaemon && f.Code != control.CodePermission:
 		c.printFailure(printable(name), f)

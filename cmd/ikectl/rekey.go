@@ -10,7 +10,7 @@ import (
 func setupRekey(c *command) func(context.Context) error {
 	child := c.flags.String("child", "", "only this child of the connection")
 	ike := c.flags.Bool("ike", false, "the IKE SA instead of the children")
-	timeout := c.flags.Duration("timeout", 30*time.Second, "how long to wait; cygnetd goes on after it")
+	timeout := c.timeout(30*time.Second, "how long to wait; cygnetd goes on after it")
 	return func(ctx context.Context) error {
 		name, err := c.oneName("name of a connection")
 		if err != nil {

@@ -58,10 +58,14 @@ func only(st *control.Status, name string) error {
 
 func (c *command) printStatus(st *control.Status) {
 	fmt.Fprintf(c.out, "cygnetd %s, data plane %s", printable(st.Version), printable(st.Dataplane))
-	if st.Why != "" {
-		fmt.Fprintf(c.out, " (%s)", printable(st.Why))
+	why := printable(st.Why)
+	if why != "" {
+		fmt.Fprintf(c.out, " (%s)", brief(why))
 	}
 	fmt.Fprintln(c.out)
+	if c.verbose && why != brief(why) {
+		fmt.Fprintf(c.out, "  data plane: %s\n", why)
+	}
 	if len(st.Connections) == 0 {
 		fmt.Fprintln(c.out, "no connection is configured")
 	}
@@ -72,6 +76,17 @@ func (c *command) printStatus(st *control.Status) {
 	if c.verbose && len(st.Counters) > 0 {
 		c.printCounters(st.Counters)
 	}
+}
+
+// brief is a reason without its causes, which follow a colon, a semicolon or stand in brackets.
+func brief(why string) string {
+	end := len(why)
+	for _, mark := range []string{": ", "; ", " ("} {
+		if i := strings.Index(why, mark); i > 0 {
+			end = min(end, i)
+		}
+	}
+	return why[:end]
 }
 
 func (c *command) printConnection(conn *control.Connection) {

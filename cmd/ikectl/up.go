@@ -11,7 +11,7 @@ import (
 
 func setupUp(c *command) func(context.Context) error {
 	child := c.flags.String("child", "", "only this child of the connection")
-	timeout := c.flags.Duration("timeout", 60*time.Second, "how long to wait; cygnetd goes on trying after it")
+	timeout := c.timeout(60*time.Second, "how long to wait; cygnetd goes on trying after it")
 	return func(ctx context.Context) error {
 		name, err := c.oneName("name of a connection")
 		if err != nil {

@@ -193,7 +193,7 @@ func TestNoDaemon(t *testing.T) {
 	stale(t, dir+"/stale")
 	_, err = (&Client{Socket: dir + "/stale"}).Status(deadline(t))
 	f := wantFailure(t, err, CodeNoDaemon, ExitNoDaemon)
-	if !strings.Contains(f.Hint, "systemctl start cygnetd") {
+	if !strings.Contains(f.Hint, "start it: ") {
 		t.Errorf("hint does not say how to start: %s", f.Hint)
 	}
 }

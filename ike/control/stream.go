@@ -11,8 +11,10 @@ import (
 const (
 	queueLines   = 256              // lines of a stream that wait for a slow client
 	writeTimeout = 10 * time.Second // for one line
-	timeLayout   = "2006-01-02T15:04:05.000Z07:00"
 )
+
+// TimeLayout of Line.Time: RFC 3339 with milliseconds.
+const TimeLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // stream carries lines to one client through a bounded queue, so that a client that does not read cannot hold up the daemon.
 // emit and finish are called by the goroutine of the request; a second goroutine writes.
@@ -71,7 +73,7 @@ func (s *stream) gap() Line {
 
 func stamped(l Line) Line {
 	if l.Time == "" {
-		l.Time = time.Now().Format(timeLayout)
+		l.Time = time.Now().Format(TimeLayout)
 	}
 	return l
 }
