@@ -2,18 +2,31 @@
 SHELL := /bin/bash
 GO    ?= go
 BIN   := bin
+# What "ikectl version" says; empty outside a repository, then only the release is known.
+VERSION := $(shell git -c safe.directory='*' describe --tags --always --dirty 2>/dev/null)
+# Where "make install" puts things; DESTDIR is for packages.
+PREFIX  ?= /usr
 # Packages whose concurrency is worth the race detector.
 RACE  := ./ike/control ./ike/daemon ./ike/transport ./xfrm/userspace
 
 .DEFAULT_GOAL := help
-.PHONY: help build check vet unit race demo clean-demo test lint fuzz mutants sim interop lab bench clean
+.PHONY: help build install check vet unit race demo clean-demo test lint fuzz mutants sim interop lab bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 build: ## bin/cygnetd and bin/ikectl
 	@test/prepare go
-	$(GO) build -trimpath -o $(BIN)/ ./cmd/...
+	$(GO) build -trimpath -buildvcs=false -ldflags '-X cygnet/ike/control.described=$(VERSION)' -o $(BIN)/ ./cmd/...
+
+install: ## what "make build" made, the systemd unit and the examples, under DESTDIR and PREFIX (/usr); never touches /etc/cygnet
+	@[ -x $(BIN)/cygnetd ] && [ -x $(BIN)/ikectl ] || $(MAKE) --no-print-directory build
+	install -D -m 0755 $(BIN)/cygnetd $(DESTDIR)$(PREFIX)/sbin/cygnetd
+	install -D -m 0755 $(BIN)/ikectl $(DESTDIR)$(PREFIX)/bin/ikectl
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's|/usr/\(s\?bin\)/|$(PREFIX)/\1/|' configs/cygnetd.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/cygnetd.service
+	chmod 0644 $(DESTDIR)$(PREFIX)/lib/systemd/system/cygnetd.service
+	cd configs && find site-to-site reference.toml -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(PREFIX)/share/doc/cygnet/examples)/{} \;
 
 vet:
 	@out=$$(gofmt -l cmd ike policy test xfrm) && [ -z "$$out" ] || { echo "gofmt would change: $$out" >&2; exit 1; }
