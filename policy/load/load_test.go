@@ -61,6 +61,9 @@ func TestDirWithoutConnections(t *testing.T) {
 	if s == nil || len(problems) != 1 || problems[0].Code != "no-connection" || !problems[0].Warning {
 		t.Errorf("%v, %v", s, problems)
 	}
+	if hint := noFolder(DefaultDir); !strings.Contains(hint, "ikectl check DIR") || !strings.Contains(hint, "configs/site-to-site") {
+		t.Error(hint)
+	}
 	s, problems = Dir(filepath.Join(t.TempDir(), "nowhere"))
 	if s != nil || len(problems) != 1 || problems[0].Code != "unreadable" || !strings.Contains(problems[0].Text, "nowhere: no such file") {
 		t.Errorf("%v, %v", s, problems)
