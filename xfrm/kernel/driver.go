@@ -87,11 +87,11 @@ func (d *Driver) Capabilities() xfrm.Capabilities { return d.caps }
 // Events is closed by Close.
 func (d *Driver) Events() <-chan xfrm.Event { return d.monitor.events }
 
-// Close releases the sockets. SAs, policies and routes stay as they are.
+// Close releases the sockets. SAs, policies and routes stay as they are; the kernel's notes of ACQUIREs go, and none come when nobody listens.
 func (d *Driver) Close() error {
 	d.monitor.close()
 	d.routes.close()
-	return d.socket.close()
+	return errors.Join(d.removeLarval(context.Background()), d.socket.close())
 }
 
 // Apply carries out ops in order. An error is an *xfrm.OpError.

@@ -80,8 +80,12 @@ func (d *Driver) UsageAll(ctx context.Context, yield func(xfrm.SAID, xfrm.Usage)
 }
 
 // Dump lists the SAs of our reqid range and the policies of our reqid range or priority band, each In once for the
-// kernel's in and fwd. The routes of the policies are taken over: a Sweep of the host keeps them.
+// kernel's in and fwd. The routes of the policies are taken over: a Sweep of the host keeps them. ACQUIREs that were raised before are
+// forgotten, so that the next packet raises them anew.
 func (d *Driver) Dump(ctx context.Context) (xfrm.State, error) {
+	if err := d.removeLarval(ctx); err != nil {
+		return xfrm.State{}, err
+	}
 	var state xfrm.State
 	err := d.dumpSAs(ctx, func() { state.SAs = nil }, func(s sastate) { state.SAs = append(state.SAs, s.sa()) })
 	if err != nil {

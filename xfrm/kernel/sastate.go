@@ -33,7 +33,7 @@ const (
 
 func ourReqID(id uint32) bool { return id >= reqIDFirst && id <= reqIDLast }
 
-// ours reports whether s is a whole SA of this program's reqid range. An SA of SPI 0 is the kernel's note of an ACQUIRE.
+// ours reports whether s is a whole SA of this program's reqid range, not a larval one.
 func (s sastate) ours() bool { return ourReqID(s.info.Reqid) && s.info.Id.Spi != 0 }
 
 func (s sastate) id() xfrm.SAID {
