@@ -67,6 +67,8 @@ type (
 		Child string
 		IKE   bool
 	}
+	// Reconfigure tells of further children; nothing else may differ from the configuration in force.
+	Reconfigure struct{ Connection *policy.Connection }
 	// Probe asks an established peer now whether it lives.
 	Probe struct{}
 	// SendFailed: the host did not send a message of this machine.
@@ -113,6 +115,7 @@ func (Initiate) event()    {}
 func (RaiseChild) event()  {}
 func (Lower) event()       {}
 func (Rekey) event()       {}
+func (Reconfigure) event() {}
 func (Probe) event()       {}
 func (SendFailed) event()  {}
 func (Expire) event()      {}
@@ -196,6 +199,7 @@ type (
 	// Report is a line of the story, for the log, the monitor and the waiting tool.
 	Report struct {
 		Connection string // empty: not known yet
+		Caller     string // the connection whose peer a refused caller wanted to be
 		Child      string
 		Code       Code
 		Text       string // one line, without the connection's name

@@ -189,6 +189,7 @@ func (sa *SA) verifyInitiator(p *authenticating, m *message) (*policy.Connection
 	default:
 		return conn, peer, nil
 	}
+	r.Caller = callerOf(conn, p.candidates)
 	return nil, peer, r
 }
 

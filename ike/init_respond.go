@@ -57,6 +57,7 @@ func (sa *SA) answerInit(p Packet, m *wire.Message) {
 	switch {
 	case mm != nil:
 		r := mismatch("IKE_SA_INIT", CodeNoProposal, mm)
+		r.Caller = callerOf(nil, candidates)
 		r.Why = p.Remote.String() + ": " + r.Why
 		sa.refuseInit(p, m, r)
 	case wanted.Group != ke.Group: // RFC 7296 section 1.2; nothing is kept

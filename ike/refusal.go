@@ -22,7 +22,8 @@ type Refusal struct {
 	Why      string // one line for the operator, with both sides' values
 	Hint     string // what to change
 	Detail   string
-	Fatal    bool // the IKE SA ends with it, without a Delete (RFC 7296 section 2.21.3)
+	Caller   string // the connection whose peer an unknown caller wanted to be
+	Fatal    bool   // the IKE SA ends with it, without a Delete (RFC 7296 section 2.21.3)
 }
 
 func (r *Refusal) Error() string { return r.Stage + ": " + r.Why }
@@ -103,6 +104,17 @@ func errorNotify(ps []wire.Payload) *wire.Notify {
 // notifies lists the notifies of one type.
 func notifies(ps []wire.Payload, kind wire.NotifyType) []*wire.Notify {
 	return slices.DeleteFunc(wire.All[*wire.Notify](ps), func(n *wire.Notify) bool { return n.Kind != kind })
+}
+
+// callerOf names the connection that a refused caller wanted: the one that it named, or the only one that its address allows.
+func callerOf(conn *policy.Connection, candidates []*policy.Connection) string {
+	switch {
+	case conn != nil:
+		return conn.Name
+	case len(candidates) == 1:
+		return candidates[0].Name
+	}
+	return ""
 }
 
 var errNoRandomness = errors.New("no randomness")

@@ -105,6 +105,8 @@ func (sa *SA) Step(now Time, ev Event, out *Actions) {
 		} else {
 			sa.rekeyAsked(e.Child)
 		}
+	case Reconfigure:
+		sa.reconfigure(e)
 	case Probe:
 		sa.probe()
 	case SendFailed:
@@ -269,7 +271,7 @@ func (sa *SA) noise(format string, args ...any) {
 
 // refused tells the operator about a failure.
 func (sa *SA) refused(r *Refusal, child string) {
-	sa.report(Report{Child: child, Code: r.Code, Text: r.Why, Detail: r.Detail, Hint: r.Hint})
+	sa.report(Report{Caller: r.Caller, Child: child, Code: r.Code, Text: r.Why, Detail: r.Detail, Hint: r.Hint})
 }
 
 // fail reports why the machine ends, and ends it. A wanted connection is tried again.

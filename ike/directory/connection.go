@@ -38,7 +38,7 @@ type connection struct {
 
 	tries   int      // attempts since the last success
 	nextTry ike.Time // not to be started before; zero: any time
-	lastErr string
+	trouble trouble
 
 	raiseTries int
 	raiseAt    ike.Time // when missing children are asked for on the serving IKE SA; zero: no need

@@ -23,6 +23,8 @@ type Directory struct {
 	conns []*connection // in order of their names
 	sas   map[wire.SPI]*sa
 	seq   uint64 // of the last Claimed: tells older from newer
+
+	changes []Change // of the last Load
 }
 
 // New makes an empty directory. rand gives the back-off its jitter.
@@ -64,6 +66,13 @@ type (
 		SPI               wire.SPI
 		Connection, Child string
 	}
+	// ChildFailed: an attempt at a child, or at its rekey, failed.
+	ChildFailed struct {
+		SPI         wire.SPI
+		Child, Text string
+	}
+	// CallerRefused: someone wanted to be the peer of a connection and was refused.
+	CallerRefused struct{ Connection, Text string }
 	// Adopted: the IKE SA was rekeyed and has another SPI of ours; it is the same to the directory.
 	Adopted struct{ SPI, Heir wire.SPI }
 	// Reauthenticate: an IKE SA is to be replaced by one that is made from scratch (RFC 7296 section 2.8.3).
@@ -88,6 +97,8 @@ func (Adopted) dirEvent()   {}
 func (Finished) dirEvent()  {}
 func (Wake) dirEvent()      {}
 
+func (ChildFailed) dirEvent()    {}
+func (CallerRefused) dirEvent()  {}
 func (Reauthenticate) dirEvent() {}
 
 // Action of the directory.
@@ -139,13 +150,18 @@ type ConnStatus struct {
 	Tries   int
 	NextTry ike.Time // zero: none planned
 	LastErr string
+	Last    string // how the last IKE SA ended, when that was no failure
+	// Children that are wanted and not up, or have an error.
+	Children []ChildTrouble
+	Refused  Caller // the last one
 }
 
 // Status of all connections, in order of their names.
 func (d *Directory) Status() []ConnStatus {
 	list := make([]ConnStatus, 0, len(d.conns))
 	for _, c := range d.conns {
-		s := ConnStatus{Name: c.Name, Wanted: c.wanted().String(), Tries: c.tries, LastErr: c.lastErr}
+		s := ConnStatus{Name: c.Name, Wanted: c.wanted().String(), Tries: c.tries, LastErr: c.trouble.err,
+			Last: c.trouble.last, Children: c.childTroubles(), Refused: c.trouble.refused}
 		if c.startsAtNextTry() {
 			s.NextTry = c.nextTry
 		}
@@ -166,6 +182,7 @@ func (d *Directory) Step(now ike.Time, ev Event, out *[]Action) {
 	t := turn{d, now, out}
 	switch ev := ev.(type) {
 	case Load:
+		d.changes = nil
 		t.load(ev.Snapshot)
 	case Up:
 		t.up(ev)
@@ -185,6 +202,10 @@ func (d *Directory) Step(now ike.Time, ev Event, out *[]Action) {
 		t.adopted(ev)
 	case Reauthenticate:
 		t.reauthenticate(ev)
+	case ChildFailed:
+		t.childFailed(ev)
+	case CallerRefused:
+		t.callerRefused(ev)
 	case Finished:
 		t.finished(ev)
 	case Wake:

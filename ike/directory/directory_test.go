@@ -65,6 +65,8 @@ func say(a Action) string {
 			return s
 		case ike.RaiseChild:
 			return fmt.Sprintf("%d: raise %s", uint64(a.SPI), ev.Child)
+		case ike.Reconfigure:
+			return fmt.Sprintf("%d: %d children", uint64(a.SPI), len(ev.Connection.Children))
 		}
 	case Claims:
 		s := fmt.Sprintf("%s [%s]", a.Owner, a.Batch.Lineage)
@@ -589,7 +591,7 @@ func TestReloadForgetsUnknownChildren(t *testing.T) {
 	s.do(load(boot), "conn:b [] -out:10.1.0.0/16>10.3.0.0/16 -in:10.3.0.0/16>10.1.0.0/16", "1: lower", "start b not alone")
 	s.finished(1, false)
 	s.established(2)
-	s.do(load(site("b", policy.StartBoot)), "conn:b [] +block out:10.1.0.0/16>10.3.0.0/16 +block in:10.3.0.0/16>10.1.0.0/16", "2: lower", "start b not alone")
+	s.do(load(site("b", policy.StartBoot)), "conn:b [] +block out:10.1.0.0/16>10.3.0.0/16 +block in:10.3.0.0/16>10.1.0.0/16", "2: 2 children", "2: raise dmz")
 }
 
 func TestDownOfAChildLeavesTheOthers(t *testing.T) {

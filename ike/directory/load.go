@@ -12,6 +12,7 @@ import (
 // to be protected before and after is without a policy between.
 func (t turn) load(s *policy.Snapshot) {
 	var changed, gone []*connection
+	more := make(map[*connection][]string) // children that were added, where nothing else changed
 	for _, c := range t.conns {
 		if s.ByName(c.Name) == nil && !c.removed {
 			gone = append(gone, c)
@@ -21,9 +22,13 @@ func (t turn) load(s *policy.Snapshot) {
 		c := t.find(p.Name)
 		if c == nil {
 			t.conns = append(t.conns, &connection{Connection: p})
+			t.reloaded(p.Name, "added")
 			continue
 		}
-		if c.removed || !sameMeaning(c.Connection, p) {
+		switch names := added(c.Connection, p); {
+		case len(names) > 0 && !c.removed:
+			more[c] = names
+		case c.removed || !sameMeaning(c.Connection, p):
 			changed = append(changed, c)
 		}
 		if c.removed || c.Start != p.Start {
@@ -39,7 +44,12 @@ func (t turn) load(s *policy.Snapshot) {
 		}
 	}
 	for _, c := range changed {
-		t.stop(c, "its configuration changed")
+		t.rebuild(c)
+	}
+	for _, c := range t.conns {
+		if names := more[c]; names != nil {
+			t.extend(c, names)
+		}
 	}
 	for _, c := range gone {
 		t.remove(c)
@@ -52,6 +62,7 @@ func (t turn) load(s *policy.Snapshot) {
 // remove lowers a connection that is no longer configured and releases its claims.
 func (t turn) remove(c *connection) {
 	c.removed = true
+	t.reloaded(c.Name, "removed")
 	t.stop(c, "the connection is no longer configured")
 	if len(c.held.lineages) > 0 {
 		t.emit(Release{c.owner()})

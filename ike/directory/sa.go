@@ -92,10 +92,13 @@ func (t turn) claimed(ev Claimed) {
 	switch {
 	case c.operator == wantDown:
 		t.lower(a, ike.Lower{Why: "taken down by the operator"})
+	case ev.Config != nil && ev.Config != c.Connection && len(added(ev.Config, c.Connection)) > 0:
+		t.tell(a, ike.Reconfigure{Connection: c.Connection})
 	case ev.Config != nil && ev.Config != c.Connection && !sameMeaning(ev.Config, c.Connection): // a reload came while it began
 		t.lower(a, ike.Lower{Why: "its configuration changed"})
 	}
 	if a.serves() {
+		c.trouble.over()
 		if ev.InitialContact {
 			t.initialContact(a)
 		}
@@ -167,7 +170,8 @@ func (t turn) childUp(ev ChildUp) {
 	if a.upSince == 0 {
 		a.upSince = t.now
 	}
-	a.conn.lastErr = ""
+	a.conn.trouble.over()
+	delete(a.conn.trouble.children, ev.Child)
 	delete(a.conn.asked, ev.Child)
 	t.settle(a.conn)
 }

@@ -227,7 +227,7 @@ func (t turn) failed(c *connection, a *sa, why ike.Finish) {
 	if len(c.serving()) > 0 || c.attempting() {
 		return
 	}
-	c.lastErr = why.Text
+	c.trouble.ended(why)
 	if wasUp {
 		c.tries = 0
 	}
