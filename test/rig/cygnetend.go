@@ -42,6 +42,11 @@ func CygnetConfig(t Tunnel, o CygnetOptions) Config {
 	if t.Encap {
 		encap = "encapsulation = \"always\"\n"
 	}
+	encap += t.Cygnet
+	life := ""
+	if t.Rekey > 0 {
+		life = fmt.Sprintf("rekey_time = \"%ds\"\nrand_time = \"%dms\"\nlife_time = \"1m\"\n", t.Rekey, 400*t.Rekey)
+	}
 	if o.Start == "" {
 		o.Start = "manual"
 	}
@@ -59,7 +64,7 @@ start = %q
 local = %s
 remote = %s
 esp = %q
-`, t.Local, t.LocalID, outer(t.Remote), t.RemoteID, t.Suite.IKE, o.Start, encap, quote(t.LocalTS), quote(t.RemoteTS), t.Suite.ESP),
+%s`, t.Local, t.LocalID, outer(t.Remote), t.RemoteID, t.Suite.IKE, o.Start, encap, quote(t.LocalTS), quote(t.RemoteTS), t.Suite.ESP, life),
 	}
 }
 

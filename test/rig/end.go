@@ -35,7 +35,9 @@ type Tunnel struct {
 	LocalTS, RemoteTS []string
 	PSK               string
 	Suite             Suite
-	Encap             bool // ESP in UDP in any case
+	Encap             bool   // ESP in UDP in any case
+	Cygnet, Swan      string // further keys of the connection, in the words of each
+	Rekey             int    // the child is rekeyed by this gateway after so many seconds, and may live for a minute; 0: as it likes
 }
 
 // Mirror is the same tunnel seen from the other gateway.

@@ -46,6 +46,7 @@ func StartSwan(ns NS, dir string, t Tunnel, kernel bool) (*Swan, error) {
 		"strongswan.conf": fmt.Sprintf(`charon {
   load = openssl aes aesni sha1 sha2 hmac gcm chapoly kdf drbg random nonce curve25519 gmp %skernel-netlink socket-default vici
   install_routes = yes
+  make_before_break = yes
   plugins {
     vici {
       socket = %s
@@ -87,6 +88,10 @@ func (s *Swan) config() string {
 	if s.tunnel.Encap {
 		encap = "yes"
 	}
+	life := "" // strongSwan's own: an hour
+	if s.tunnel.Rekey > 0 {
+		life = fmt.Sprintf("        rekey_time = %ds\n        rand_time = 0s\n        life_time = 60s\n", s.tunnel.Rekey)
+	}
 	return fmt.Sprintf(`connections {
   s2s {
     version = 2
@@ -94,6 +99,7 @@ func (s *Swan) config() string {
     remote_addrs = %s
     proposals = %s
     encap = %s
+    %s
     local {
       auth = psk
       id = %s
@@ -107,7 +113,7 @@ func (s *Swan) config() string {
         local_ts = %s
         remote_ts = %s
         esp_proposals = %s
-      }
+%s      }
     }
   }
 }
@@ -116,8 +122,8 @@ secrets {
     secret = "%s"
   }
 }
-`, s.tunnel.Local, outer(s.tunnel.Remote), s.tunnel.Suite.IKE, encap, s.tunnel.LocalID, s.tunnel.RemoteID,
-		strings.Join(s.tunnel.LocalTS, ","), strings.Join(s.tunnel.RemoteTS, ","), s.tunnel.Suite.ESP, s.tunnel.PSK)
+`, s.tunnel.Local, outer(s.tunnel.Remote), s.tunnel.Suite.IKE, encap, s.tunnel.Swan, s.tunnel.LocalID, s.tunnel.RemoteID,
+		strings.Join(s.tunnel.LocalTS, ","), strings.Join(s.tunnel.RemoteTS, ","), s.tunnel.Suite.ESP, life, s.tunnel.PSK)
 }
 
 func (s *Swan) swanctl(arg ...string) (string, error) {
