@@ -72,7 +72,7 @@ func removeSame(content []byte, dir uint8) (*request, error) {
 	}
 	id := nl.XfrmUserpolicyId{Sel: nl.DeserializeXfrmUserpolicyInfo(content).Sel, Dir: dir}
 	r := newRequest(nl.XFRM_MSG_DELPOLICY, unix.NLM_F_ACK).body(id.Serialize())
-	for _, kind := range []uint16{nl.XFRMA_IF_ID} {
+	for _, kind := range []uint16{nl.XFRMA_MARK, nl.XFRMA_IF_ID} {
 		if v := attrs[kind]; v != nil {
 			r.attr(kind, v)
 		}
