@@ -71,6 +71,8 @@ func (sa *SA) rekeyed(m *message) (*child, *Refusal) {
 	}
 	c := sa.childByOutbound(spi)
 	switch {
+	case c == nil && sa.awaitsChild(): // it may be the one that the answer, late or lost, brings
+		return nil, temporary("CREATE_CHILD_SA", "the peer wants to rekey a child of which we have not heard yet")
 	case c == nil || n.Protocol != wire.ProtoESP:
 		return nil, &Refusal{Notify: wire.NotifyChildSANotFound, Protocol: n.Protocol, SPI: n.SPI, Stage: "CREATE_CHILD_SA", Code: CodeIgnored,
 			Why: fmt.Sprintf("the peer wants to rekey ESP SPI %08x, which is not there", spi)}
@@ -78,6 +80,12 @@ func (sa *SA) rekeyed(m *message) (*child, *Refusal) {
 		return nil, temporary("CREATE_CHILD_SA", "the peer wants to rekey a child that we are deleting")
 	}
 	return c, nil
+}
+
+// awaitsChild: a CREATE_CHILD_SA of ours is on its way, and the peer may have made its child already.
+func (sa *SA) awaitsChild() bool {
+	_, ok := sa.requests.current.(*createExchange)
+	return ok
 }
 
 // answerChild chooses and installs; then is called once, with the child whose answer payloads are ready, or with the refusal.

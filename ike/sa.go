@@ -167,6 +167,14 @@ func (sa *SA) pump() {
 		if n := sa.phase.name(); n != phaseEstablished && n != phaseClosing || sa.held() {
 			return
 		}
+		if sa.requests.lost {
+			if sa.phase.name() == phaseClosing {
+				sa.phase.overdue(sa)
+			} else {
+				sa.fail(&Refusal{Code: CodeNoAnswer, Why: "the peer has not answered the last request: there can be no other"})
+			}
+			return
+		}
 		if sa.requests.exhausted() {
 			sa.fail(&Refusal{Code: CodeProtocol, Why: "message IDs are used up"})
 			return

@@ -45,6 +45,60 @@ func TestBothRaiseOneChild(t *testing.T) {
 	}
 }
 
+// Both ends rekey the IKE SA; our request is never answered, the peer's makes the successor. The old one has no request left: its message ID is used.
+func TestNoRequestAfterOneThatWasNotAnswered(t *testing.T) {
+	n := newPair(t, setup{})
+	n.a.config.DrawSPI = func() wire.SPI { return 0xa2 }
+	n.b.config.DrawSPI = func() wire.SPI { return 0xb2 }
+	n.a.sa = NewInitiator(n.a.config, n.a.config.Snapshot.Connections[0])
+	n.up()
+	ids := make(map[uint32][]byte)
+	n.hook = func(d datagram) []datagram {
+		h, err := wire.ParseHeader(d.data)
+		if err != nil || h.SPIi != n.a.config.SPI {
+			return []datagram{d}
+		}
+		if d.from.Addr() == addrA && !h.Response() {
+			if was, ok := ids[h.MessageID]; ok && string(was) != string(d.data) {
+				t.Errorf("request %d of a has two contents", h.MessageID)
+			}
+			ids[h.MessageID] = d.data
+			return nil
+		}
+		return []datagram{d}
+	}
+	old := n.a.sa
+	n.a.step(Rekey{IKE: true})
+	n.b.step(Rekey{IKE: true})
+	n.run(10*time.Minute, nil)
+	if n.a.sa == old || !old.Finished() || len(ids) != 1 {
+		t.Errorf("a has sent %d requests under the old keys; finished %v", len(ids), old.Finished())
+	}
+}
+
+// The peer rekeys a child before its answer, which made it, has come: it is not told that there is none.
+func TestRekeyOfAChildNotHeardOf(t *testing.T) {
+	n := newPair(t, two(`pfs = "no"`))
+	n.a.step(Initiate{Children: []string{"lan"}})
+	n.run(time.Second, nil)
+	n.hook = func(d datagram) []datagram {
+		if h, err := wire.ParseHeader(d.data); err == nil && h.Exchange == wire.CreateChildSA && h.Response() && h.Initiator() != n.a.sa.initiator {
+			return nil
+		}
+		return []datagram{d}
+	}
+	n.a.step(RaiseChild{Child: "dmz"})
+	n.run(time.Second, nil)
+	n.b.step(Rekey{Child: "dmz"})
+	n.run(time.Second, nil)
+	n.hook = nil
+	n.run(30*time.Second, nil)
+	if a, b := n.a.children(), n.b.children(); a != 2 || b != 2 {
+		t.Errorf("%d and %d children", a, b)
+	}
+	n.paired()
+}
+
 // A data plane that does not follow the peer's new address has SAs under the old one: they go, and the child with them.
 func TestMoveRefused(t *testing.T) {
 	n, _ := natA(t, setup{})

@@ -1,6 +1,10 @@
 package ike
 
-import "time"
+import (
+	"time"
+
+	"cygnet/ike/wire"
+)
 
 const (
 	// halfOpenLimit bounds how long a responder waits for IKE_AUTH.
@@ -81,7 +85,7 @@ func (sa *SA) wakeRequest() {
 		return
 	}
 	x, sent, first := r.current, r.sent, r.first
-	r.data = nil
+	r.data, r.lost = nil, r.header.Exchange != wire.IKESAInit
 	x.onFailure(sa, noAnswer(sa, x.name(), sent, sa.now.Sub(first)))
 }
 

@@ -38,6 +38,7 @@ type exchange interface {
 type requests struct {
 	next    uint64   // message ID of the next request; past 32 bits the IKE SA is used up (section 2.2)
 	current exchange // nil: the window is free
+	lost    bool     // the request with ID next was sent and never answered: no other can follow (RFC 7296 section 2.3)
 	// While a request waits for its answer:
 	data     []byte // as it was sent; nil before sending and after the answer
 	header   wire.Header

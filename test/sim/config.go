@@ -38,6 +38,9 @@ type end struct {
 	idle   time.Duration
 	tries  int
 	wait   time.Duration
+
+	lifetimes      string // of the IKE SA, in TOML; empty: the defaults, which no run reaches
+	childLifetimes string
 }
 
 func (e *end) other() *end { return e.conn.ends[1-e.side] }
@@ -115,6 +118,7 @@ func (e *end) text(v variant) string {
 	if e.encap {
 		b.WriteString("encapsulation = \"always\"\n")
 	}
+	b.WriteString(e.lifetimes)
 	n := c.children
 	if v == lessChildren && n > 1 {
 		n--
@@ -126,6 +130,7 @@ func (e *end) text(v variant) string {
 	for k := range n {
 		fmt.Fprintf(&b, "[connection.%s.child.%s]\nlocal = [%q]\nremote = [%q]\nesp = %q\npfs = %q\n",
 			e.name(), childName(k), c.network(k, e.side)+c.protos[k], c.network(k, o.side)+c.protos[k], esp, c.pfs)
+		b.WriteString(e.childLifetimes)
 	}
 	return b.String()
 }
@@ -138,6 +143,36 @@ func extraIKE(e *end) string {
 	return "aes192-sha384-x25519"
 }
 
+// drawLifetimes chooses short ones. With equal times and no jitter both ends rekey at once.
+func (c *conn) drawLifetimes() {
+	w := c.w
+	short := func(lo, hi int) string { return fmt.Sprintf("%ds", lo+w.rng.IntN(hi-lo)) }
+	same, child, whole := w.chance(0.5), short(8, 60), short(15, 90)
+	for _, e := range c.ends {
+		if !same {
+			child, whole = short(8, 60), short(15, 90)
+		}
+		switch {
+		case w.chance(0.2):
+			e.lifetimes = fmt.Sprintf("reauth_time = %q\n", whole)
+		case w.chance(0.8):
+			e.lifetimes = fmt.Sprintf("rekey_time = %q\nover_time = \"60s\"\n", whole)
+		}
+		if same && e.lifetimes != "" {
+			e.lifetimes += "rand_time = \"0s\"\n"
+		}
+		if w.chance(0.8) {
+			e.childLifetimes = fmt.Sprintf("rekey_time = %q\nlife_time = \"180s\"\n", child)
+			if same {
+				e.childLifetimes += "rand_time = \"0s\"\n"
+			}
+		}
+		if w.chance(0.3) {
+			e.childLifetimes += fmt.Sprintf("rekey_packets = %d\nlife_packets = 100000\n", 2+w.rng.IntN(10))
+		}
+	}
+}
+
 // words adds a proposal that only this end knows.
 func (e *end) words(common, extra string) string {
 	if !e.extras {
@@ -146,7 +181,15 @@ func (e *end) words(common, extra string) string {
 	return extra + ", " + common
 }
 
-// snapshot of a node; v changes one of its connections.
+// plain is a node's configuration as it is meant to be.
+func (n *node) plain() *policy.Snapshot {
+	if n.asMeant == nil {
+		n.asMeant = n.configuration(nil, plainVariant)
+	}
+	return n.asMeant
+}
+
+// configuration of a node; v changes one of its connections.
 func (n *node) configuration(changed *end, v variant) *policy.Snapshot {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[daemon]\ncookie_threshold = %d\n", cookieThreshold)

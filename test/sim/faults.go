@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"cygnet/ike"
 	"cygnet/ike/directory"
 	"cygnet/ike/shard"
 	"cygnet/xfrm"
@@ -13,7 +14,7 @@ import (
 func (w *world) plan(length time.Duration) {
 	kinds := []func(){
 		w.crashOne, w.crashOne, w.partition, w.rebindOne, w.refuseOne, w.refuseOne, w.loseEvents, w.dropSA, w.hardExpire,
-		w.operator, w.operator, w.operator, w.reloadOne, w.press, w.dieInBatch,
+		w.operator, w.operator, w.operator, w.reloadOne, w.press, w.rekeyNow, w.dieInBatch,
 		w.forge, w.forge, w.forge, w.forge, w.flood,
 	}
 	for range w.rng.IntN(24) {
@@ -48,7 +49,7 @@ func (w *world) crashFor(n *node, d time.Duration) {
 	w.after(d, func() {
 		if !n.alive && n.life == life && len(n.conns) > 0 {
 			w.story(n, "boots again")
-			n.restart(n.configuration(nil, plainVariant))
+			n.restart(n.plain())
 		}
 	})
 }
@@ -166,6 +167,32 @@ func (w *world) reloadOne() {
 	w.saw("reload: " + v.String())
 	w.story(e.node, "reloads %s %v", e.name(), v)
 	e.node.reload(e.node.configuration(e, v))
+}
+
+// rekeyNow is the operator's wish for new keys, at one end or at both at once.
+func (w *world) rekeyNow() {
+	c := pick(w, w.conns...)
+	ev := ike.Rekey{IKE: w.chance(0.5)}
+	if !ev.IKE && w.chance(0.5) {
+		ev.Child = childName(w.rng.IntN(c.children))
+	}
+	both := w.chance(0.5)
+	for side, e := range c.ends {
+		if side == 1 && !both {
+			break
+		}
+		for _, m := range e.node.machines() {
+			if m.Connection == e.name() && m.Phase == "established" {
+				w.saw("rekey by command")
+				spi := m.SPIr
+				if m.Initiated {
+					spi = m.SPIi
+				}
+				w.story(e.node, "command %+v", ev)
+				e.node.tell(spi, ev)
+			}
+		}
+	}
 }
 
 // press: the pool's queue for new IKE SAs is full for a while, so that everyone is asked for a COOKIE.

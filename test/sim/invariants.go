@@ -58,8 +58,10 @@ const ike0 = ike.Time(0)
 
 // unsettled says what is not yet as wanted, or "".
 func (w *world) unsettled() string {
-	for _, n := range w.nodes {
-		for _, m := range n.machines() {
+	at := make([][]ike.Status, len(w.nodes))
+	for i, n := range w.nodes {
+		at[i] = n.machines()
+		for _, m := range at[i] {
 			switch {
 			case m.Connection == "" || !n.configured(m.Connection):
 				return fmt.Sprintf("%s has an IKE SA of no connection: %s", n.name, brief(m))
@@ -69,12 +71,12 @@ func (w *world) unsettled() string {
 		}
 	}
 	for _, c := range w.conns {
-		if why := c.unsettled(); why != "" {
+		if why := c.unsettled(at); why != "" {
 			return why
 		}
 	}
-	for _, n := range w.nodes {
-		if why := n.unsettledDriver(); why != "" {
+	for i, n := range w.nodes {
+		if why := n.unsettledDriver(at[i]); why != "" {
 			return why
 		}
 	}
@@ -94,10 +96,10 @@ func brief(m ike.Status) string {
 }
 
 // unsettled: one IKE SA, the same at both ends, with each child once; or none at all.
-func (c *conn) unsettled() string {
+func (c *conn) unsettled(all [][]ike.Status) string {
 	var at [2][]ike.Status
 	for side, e := range c.ends {
-		for _, m := range e.node.machines() {
+		for _, m := range all[e.node.index] {
 			if m.Connection == e.name() {
 				at[side] = append(at[side], m)
 			}
@@ -163,12 +165,12 @@ func sameChild(a, b ike.Status, name string) string {
 }
 
 // unsettledDriver: the data plane holds the SAs of the children, and no others.
-func (n *node) unsettledDriver() string {
+func (n *node) unsettledDriver(machines []ike.Status) string {
 	if !n.alive {
 		return n.name + " is down"
 	}
 	want := make(map[xfrm.SAID]bool)
-	for _, m := range n.machines() {
+	for _, m := range machines {
 		for _, c := range m.Children {
 			want[c.In], want[c.Out] = true, true
 		}
@@ -194,7 +196,7 @@ func (w *world) pairs() {
 		for _, id := range n.heldSAs() {
 			s := n.sad[id]
 			if w.partner(n, s) == nil {
-				w.fail(Pairs, "%s: %v (direction %d) has no partner", n.name, id, s.Direction)
+				w.fail(Pairs, "%s: %v (direction %d) has no partner; %s", n.name, id, s.Direction, w.unsettled())
 			}
 		}
 	}

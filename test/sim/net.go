@@ -13,6 +13,7 @@ type weather struct {
 	loss, duplicate, corrupt, reorder float64
 	late                              time.Duration // of a packet that is overtaken
 	stall, slowJob, jobLost, noName   float64
+	unsent                            float64
 	down                              time.Duration // of a host after a crash
 }
 

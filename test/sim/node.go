@@ -24,6 +24,8 @@ type node struct {
 	nat   *nat // that it sits behind, or nil
 	conns []*end
 
+	asMeant *policy.Snapshot
+
 	driver *xfrmfake.Driver
 	sad    map[xfrm.SAID]*said // what the driver holds, with its outer addresses and key digests
 	spd    map[xfrm.Slot]xfrm.Policy
@@ -248,6 +250,12 @@ func (n *node) do(spi wire.SPI, action ike.Action) {
 	switch a := action.(type) {
 	case ike.Send:
 		w.watch.sent(n, spi, a)
+		if w.wild && spi != 0 && w.chance(w.weather.unsent) {
+			w.saw("not sent by the host")
+			fault := pick(w, ike.SendRefused, ike.SendRefused, ike.SendNoSource, ike.SendNoRoute)
+			n.tell(spi, ike.SendFailed{Path: a.Path, Fault: fault, Err: errRefused})
+			return
+		}
 		w.send(n, a.Path, a.Data)
 	case ike.Keepalive:
 		w.keepalive(n, a.Path)
@@ -264,6 +272,14 @@ func (n *node) do(spi wire.SPI, action ike.Action) {
 		n.toDirectory(directory.Opened{Connection: a.Connection, SPI: spi})
 	case ike.Claim:
 		n.toDirectory(directory.Claimed{SPI: spi, Claim: a})
+	case ike.Adopt:
+		if a.Inherits {
+			w.saw("IKE SA rekeyed")
+		}
+		n.adopt(spi, a)
+	case ike.Reauthenticate:
+		w.saw("reauthentication")
+		n.toDirectory(directory.Reauthenticate{SPI: spi})
 	case ike.Report:
 		n.report(spi, a)
 	case ike.Finish:
@@ -338,6 +354,8 @@ func (n *node) report(spi wire.SPI, r ike.Report) {
 		n.toDirectory(directory.ChildUp{SPI: spi, Connection: r.Connection, Child: r.Child})
 	case ike.CodeChildDown:
 		n.toDirectory(directory.ChildDown{SPI: spi, Connection: r.Connection, Child: r.Child})
+	case ike.CodeRekeyed:
+		n.w.saw("child rekeyed")
 	case ike.CodeInternal:
 		if n.w.watch.internal(r.Text) {
 			n.w.fail(Panic, "%s: an internal error: %s", n.name, r.Text)

@@ -32,7 +32,8 @@ type plane struct {
 // said is an SA that the driver holds.
 type said struct {
 	xfrm.SA
-	keys xfrmfake.Digest
+	keys    xfrmfake.Digest
+	packets uint64
 }
 
 // batch of a machine.
@@ -191,16 +192,24 @@ func (n *node) mirror(op xfrm.Op) {
 }
 
 func (p *plane) usageOf(spi wire.SPI, a ike.UsageQuery) {
-	last, seen := p.usage[spi], make(map[xfrm.SAID]uint64, len(a.In))
+	last, seen := p.usage[spi], make(map[xfrm.SAID]uint64, len(a.In)+len(a.Out))
 	done := ike.UsageDone{Token: a.Token}
-	for _, id := range a.In {
+	more := func(id xfrm.SAID) (packets uint64, at ike.Time) {
 		use, err := p.n.driver.Usage(context.Background(), id)
 		if err != nil {
-			continue
+			return 0, 0
 		}
 		seen[id] = use.Packets
-		done.Inbound += use.Packets - min(last[id], use.Packets)
-		done.LastIn = max(done.LastIn, ike.Time(use.LastUse*1e9))
+		return use.Packets - min(last[id], use.Packets), ike.Time(use.LastUse * 1e9)
+	}
+	for _, id := range a.In {
+		packets, at := more(id)
+		done.Inbound += packets
+		done.LastIn = max(done.LastIn, at)
+	}
+	for _, id := range a.Out {
+		packets, _ := more(id)
+		done.Outbound += packets
 	}
 	p.usage[spi] = seen
 	p.n.tell(spi, done)

@@ -15,6 +15,9 @@ const cookieThreshold = 12
 // setUp draws the nodes and their connections.
 func (w *world) setUp() {
 	w.calm = w.chance(0.12)
+	if w.rekeys = w.opt.Rekey && w.chance(0.4); w.rekeys {
+		w.saw("short lifetimes")
+	}
 	six := w.chance(0.15)
 	public := func(v4, v6 string) netip.Addr {
 		if six {
@@ -45,7 +48,7 @@ func (w *world) setUp() {
 		w.drawWeather()
 	}
 	for _, n := range w.nodes {
-		n.after2(w.between(0, 3*time.Second), func() { n.boot(n.configuration(nil, plainVariant)) })
+		n.after2(w.between(0, 3*time.Second), func() { n.boot(n.plain()) })
 	}
 }
 
@@ -101,6 +104,9 @@ func (w *world) connect(gw, peer *node) {
 		}
 		w.saw("start " + string(e.start))
 	}
+	if w.rekeys {
+		c.drawLifetimes()
+	}
 	w.conns = append(w.conns, c)
 }
 
@@ -114,7 +120,7 @@ func (w *world) drawWeather() {
 	}
 	w.weather = weather{
 		loss: some(0.35), duplicate: some(0.3), corrupt: some(0.1), reorder: some(0.3), late: w.between(50*time.Millisecond, 4*time.Second),
-		stall: some(0.1), slowJob: some(0.1), jobLost: some(0.05), noName: some(0.3), down: w.between(10*time.Millisecond, 15*time.Second),
+		stall: some(0.1), slowJob: some(0.1), jobLost: some(0.05), noName: some(0.3), unsent: some(0.03), down: w.between(10*time.Millisecond, 15*time.Second),
 	}
 }
 
@@ -133,7 +139,6 @@ func (w *world) play() {
 	} else {
 		w.wild = true
 		length := w.between(5*time.Second, 40*time.Second)
-		w.calmEnd = epoch.Add(length)
 		w.plan(length)
 		w.plainTraffic(length)
 		w.runUntil(epoch.Add(length))
@@ -142,6 +147,9 @@ func (w *world) play() {
 	}
 	w.settle()
 	w.probeAll()
+	if w.rekeys {
+		w.renewals()
+	}
 	w.takeDown()
 }
 
@@ -167,12 +175,12 @@ func (w *world) endFaults() {
 		n.driver.LoseEvents(false)
 		n.drain()
 		if !n.alive {
-			n.restart(n.configuration(nil, plainVariant))
+			n.restart(n.plain())
 		}
 		if n.pressed {
 			n.pressure(false)
 		}
-		n.reload(n.configuration(nil, plainVariant))
+		n.reload(n.plain())
 	}
 	w.runUntil(w.now.Add(10 * time.Second)) // what is still on its way has come
 	for _, c := range w.conns {
@@ -217,11 +225,14 @@ func (e *end) command(ev directory.Event) {
 	}
 }
 
-// settle waits until all is as wanted and stays so.
+// settle waits until all is as wanted and stays so. Where lifetimes are short it is not so in the midst of each rekey, but between them.
 func (w *world) settle() {
-	end, since := w.now.Add(settleMost), ike0
+	end, since, hold := w.now.Add(settleMost), ike0, settleHold
+	if w.rekeys {
+		hold = 2 * time.Second
+	}
 	for {
-		w.runUntil(w.now.Add(500 * time.Millisecond))
+		w.runUntil(w.now.Add(time.Second))
 		why := w.unsettled()
 		switch {
 		case why != "" && w.now >= end:
@@ -230,9 +241,23 @@ func (w *world) settle() {
 			since = ike0
 		case since == ike0:
 			since = w.now
-		case w.now.Sub(since) >= settleHold:
+		case w.now.Sub(since) >= hold:
 			return
 		}
+	}
+}
+
+// renewals: where lifetimes are short no packet is lost across the rekeys, and all comes to rest between them, again and again.
+func (w *world) renewals() {
+	for range 3 {
+		for range 20 {
+			w.after(w.between(0, 30*time.Second), func() {
+				c := pick(w, w.conns...)
+				w.probe(c, w.rng.IntN(c.children), w.rng.IntN(2), c.want)
+			})
+		}
+		w.runUntil(w.now.Add(30 * time.Second))
+		w.settle()
 	}
 }
 

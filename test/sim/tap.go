@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"cygnet/ike/suite"
 	"cygnet/ike/wire"
 	"cygnet/policy"
+	"cygnet/xfrm/alg"
 )
 
 // tap records messages and opens them for a failure's diagram. It needs nothing of the machines: it saw the random octets of which they made
@@ -29,7 +31,16 @@ type message struct {
 }
 
 // session holds what opens the messages of an IKE SA.
-type session struct{ fromI, fromR *suite.Protector }
+type session struct {
+	keys         *suite.Keys
+	fromI, fromR *suite.Protector
+	asks         map[question][]wire.Payload // CREATE_CHILD_SA requests, for what follows from them
+}
+
+type question struct {
+	initiator bool // sent by the original initiator
+	id        uint32
+}
 
 func newTap() *tap { return &tap{sessions: make(map[[2]wire.SPI]*session)} }
 
@@ -131,6 +142,9 @@ func (t *tap) payloads(w *world, data []byte, h wire.Header) string {
 	if err != nil {
 		return "SK{malformed}"
 	}
+	if h.Exchange == wire.CreateChildSA {
+		t.rekeyed(s, h, inner)
+	}
 	return "SK{" + names(inner) + "}"
 }
 
@@ -182,29 +196,67 @@ func (t *tap) learn(w *world, r *wire.Message) {
 	}
 }
 
+// rekeyed computes the keys of an IKE SA that replaces another, once both halves of its exchange were seen.
+func (t *tap) rekeyed(s *session, h wire.Header, inner []wire.Payload) {
+	if !h.Response() {
+		s.asks[question{h.Initiator(), h.MessageID}] = inner
+		return
+	}
+	ask := s.asks[question{!h.Initiator(), h.MessageID}]
+	offer, ok1 := wire.Find[*wire.SA](ask)
+	answer, ok2 := wire.Find[*wire.SA](inner)
+	kei, ok3 := wire.Find[*wire.KE](ask)
+	ker, ok4 := wire.Find[*wire.KE](inner)
+	if !ok1 || !ok2 || !ok3 || !ok4 || len(answer.Proposals) != 1 || answer.Proposals[0].Protocol != wire.ProtoIKE || kei.Group != ker.Group {
+		return
+	}
+	ni, _ := wire.Find[*wire.Nonce](ask)
+	nr, _ := wire.Find[*wire.Nonce](inner)
+	chosen, mm := policy.CheckIKE(offer.Proposals, answer.Proposals)
+	if mm != nil || len(answer.Proposals[0].SPI) != 8 || len(offer.Proposals[0].SPI) != 8 {
+		return
+	}
+	id := [2]wire.SPI{wire.SPI(binary.BigEndian.Uint64(offer.Proposals[0].SPI)), wire.SPI(binary.BigEndian.Uint64(answer.Proposals[0].SPI))}
+	if shared, ok := t.shared(kei, ker); ok && t.sessions[id] == nil {
+		if keys, err := s.keys.DeriveRekey(chosen, shared, ni.Data, nr.Data, id[0], id[1]); err == nil {
+			t.sessions[id] = newSession(keys)
+		}
+	}
+}
+
 func (t *tap) session(chosen suite.IKE, kei, ker *wire.KE, ni, nr []byte, id [2]wire.SPI) *session {
+	shared, ok := t.shared(kei, ker)
+	if !ok {
+		return nil
+	}
+	keys, err := suite.Derive(chosen, shared, ni, nr, id[0], id[1])
+	if err != nil {
+		return nil
+	}
+	return newSession(keys)
+}
+
+func newSession(keys *suite.Keys) *session {
+	asR, err := suite.NewProtector(keys, false)
+	if err != nil {
+		return nil
+	}
+	asI, err := suite.NewProtector(keys, true)
+	if err != nil {
+		return nil
+	}
+	return &session{keys: keys, fromI: asR, fromR: asI, asks: make(map[question][]wire.Payload)}
+}
+
+// shared is the secret of a key exchange whose initiator's private value was drawn before our eyes.
+func (t *tap) shared(kei, ker *wire.KE) (alg.Secret, bool) {
 	for _, seed := range slices.Backward(t.seeds) {
 		kx, err := suite.NewKeyExchange(kei.Group, bytes.NewReader(seed))
 		if err != nil || !bytes.Equal(kx.Public(), kei.Data) {
 			continue
 		}
 		shared, err := kx.Shared(ker.Data)
-		if err != nil {
-			return nil
-		}
-		keys, err := suite.Derive(chosen, shared, ni, nr, id[0], id[1])
-		if err != nil {
-			return nil
-		}
-		asR, err := suite.NewProtector(keys, false)
-		if err != nil {
-			return nil
-		}
-		asI, err := suite.NewProtector(keys, true)
-		if err != nil {
-			return nil
-		}
-		return &session{fromI: asR, fromR: asI}
+		return shared, err == nil
 	}
-	return nil
+	return alg.Secret{}, false
 }

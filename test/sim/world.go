@@ -23,7 +23,7 @@ import (
 // Options of a run.
 type Options struct {
 	Seed  uint64
-	Rekey bool // short lifetimes, so that rekeys fall into every phase
+	Rekey bool // in some runs short lifetimes, so that rekeys fall into every phase
 	Tap   bool // record all messages and open them: slow, for a failure's diagram
 }
 
@@ -65,7 +65,7 @@ type world struct {
 	weather weather
 	wild    bool      // the fault period
 	calm    bool      // a run without any fault: no packet may be lost
-	calmEnd ike.Time  // of the fault period
+	rekeys  bool      // lifetimes are short
 	recent  []*packet // genuine packets, for the adversary
 	flooded map[netip.Addr]*flood
 
