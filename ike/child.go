@@ -50,7 +50,7 @@ type child struct {
 	nonce         []byte         // the lower one of its CREATE_CHILD_SA
 	group         wire.GroupID   // of its key exchange
 	redundant     bool           // another successor of the same child stays (collision.go)
-	awaitsUse     bool           // the soft limit of its inbound SA tells the first use
+	awaitsUse     bool           // the soft limit of its inbound SA tells the first use, and no more
 	peerRekeys    int            // requests of the peer to rekey it that are being worked on
 	rekeyAt       Time           // when it is rekeyed next; 0: never
 	endAt         Time           // its hard limit; 0: none

@@ -47,7 +47,7 @@ func (sa *SA) limit(c *child, s *xfrm.SA) {
 	l := c.config.Lifetime.Limits(c.suite)
 	s.HardBytes, s.HardPackets = l.HardBytes, l.HardPackets
 	if s.Direction == xfrm.In && c.replaces != nil && !c.initiated {
-		s.SoftPackets = firstPacket
+		s.SoftPackets, c.awaitsUse = firstPacket, true
 		return
 	}
 	// Both sides count the same packets: less a tenth by chance, so that they do not rekey at once.
@@ -64,7 +64,6 @@ func (sa *SA) onExpire(e Expire) {
 	case e.Hard:
 		sa.endChild(c, "its lifetime ended")
 	case e.ID == c.inID() && c.awaitsUse:
-		c.awaitsUse = false
 		sa.onFirstUse(e.ID)
 	case c.up:
 		sa.rekeyChild(c)

@@ -305,3 +305,23 @@ func (n *network) refuseRekeys(kind wire.NotifyType, data []byte) *int {
 	})
 	return count
 }
+
+// TestFirstUseBySoftLimit: the soft limit of one packet on a responder's new inbound SA says that the peer has the new pair; it asks for no rekey.
+func TestFirstUseBySoftLimit(t *testing.T) {
+	n := newPair(t, setup{})
+	n.up()
+	old := n.b.sa.children[0]
+	n.a.ask(wire.CreateChildSA, n.a.offer(0x7777, wire.NewChildNotify(wire.NotifyRekeySA, wire.ProtoESP, old.spiOut))...)
+	next := n.b.sa.children[1]
+	if s := n.b.plane.sas[next.inID()]; s.SoftPackets != firstPacket || s.HardBytes == 0 {
+		t.Errorf("limits %+v", s)
+	}
+	n.b.step(Expire{ID: next.inID()})
+	n.run(100*time.Millisecond, nil)
+	if next.out != installed || n.b.sa.rekeying(next) || n.b.sa.rekeying(old) || len(n.b.sa.queue) > 0 {
+		t.Errorf("out %v, queue %d", next.out, len(n.b.sa.queue))
+	}
+	if s := n.b.plane.sas[next.outID()]; s.SoftBytes == 0 || s.SoftBytes >= s.HardBytes {
+		t.Errorf("limits %+v", s)
+	}
+}
