@@ -105,7 +105,7 @@ func (s *Shard) admit(now ike.Time, first *firstMessage, p ike.Packet, out *[]Ac
 		first.cookie = s.cookies.mint(now, first, nonce)
 	}
 	switch {
-	case !first.proven && s.cookieNeeded(first.source):
+	case !first.proven && s.cookieNeeded(now, first.source):
 		if came != nil {
 			s.count(CookieBad)
 		}
@@ -121,8 +121,9 @@ func (s *Shard) admit(now ike.Time, first *firstMessage, p ike.Packet, out *[]Ac
 	return true
 }
 
-// cookieNeeded: the daemon's threshold is for all shards together.
-func (s *Shard) cookieNeeded(source netip.Prefix) bool {
+// cookieNeeded: the daemon's threshold is for all shards together. Where so many are refused that no more of them may hear it, they
+// prove their address before anything is read.
+func (s *Shard) cookieNeeded(now ike.Time, source netip.Prefix) bool {
 	threshold := (s.c.Snapshot.Daemon.CookieThreshold + s.c.Count - 1) / s.c.Count
-	return s.pressed || s.sources.open >= threshold || s.sources.forged[source] >= sourceUnproven
+	return s.pressed || s.refusals.exhausted(now) || s.sources.open >= threshold || s.sources.forged[source] >= sourceUnproven
 }

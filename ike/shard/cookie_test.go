@@ -32,7 +32,7 @@ func TestTrap_7296_19_CookieKeepsNoState(t *testing.T) {
 			t.Fatalf("actions %+v", acts)
 		}
 	}
-	if st.Len()+len(st.inits)+len(st.sources.forged)+len(st.sources.proven)+len(st.limiter.last) != 0 {
+	if st.Len()+len(st.inits)+len(st.sources.forged)+len(st.sources.proven)+len(st.notifies.last) != 0 {
 		t.Error("state was kept")
 	}
 	c := cookieFrom(t, st.packet("198.51.100.7:500", initRequest(t, 5, 1)))

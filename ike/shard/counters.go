@@ -16,12 +16,13 @@ const (
 	InitSourceFull  = "init-source-full" // too many half-open IKE SAs of one source
 	InitFull        = "init-full"        // too many half-open IKE SAs in all
 	InitNoSPI       = "init-no-spi"      // no SPI could be drawn
+	InitRefused     = "init-refused"     // an IKE_SA_INIT request was answered with a refusal
 	CookieSent      = "cookie-sent"      // COOKIE demanded
 	CookieGood      = "cookie-good"      // a demanded COOKIE came back
 	CookieBad       = "cookie-bad"       // wrong or too old: a new one is demanded
 	Amplification   = "amplification"    // an answer larger than what came was held back
 	NotifySent      = "notify-sent"      // INVALID_IKE_SPI or INVALID_MAJOR_VERSION
-	NotifyHeldBack  = "notify-held-back" // the same, not sent: too many of them
+	NotifyHeldBack  = "notify-held-back" // the same or a refusal, not sent: too many of them
 	MachinePanicked = "machine-panicked" // a programming error ended one IKE SA
 )
 

@@ -50,7 +50,7 @@ func (s *Shard) turn(now ike.Time, m *machine, ev ike.Event, out *[]Action) {
 		if a, ok := a.(ike.Adopt); ok {
 			adopted = append(adopted, s.adopt(m, a))
 		}
-		if send, ok := a.(ike.Send); ok && s.amplifies(now, m, send, out) {
+		if send, ok := a.(ike.Send); ok && s.heldBack(now, m, send, out) {
 			return
 		}
 		*out = append(*out, Action{m.spi, a})
@@ -120,23 +120,43 @@ func (m *machine) learn(a ike.Action) {
 	}
 }
 
-// amplifies holds back an IKE_SA_INIT response that would send more octets to a source than came from it, as long as the source may be forged: it is
-// asked for a COOKIE instead and the machine is given up; the repeat with the cookie makes another. Later messages of a responder answer
-// only requests that were encrypted with this IKE SA's keys, and so prove the source.
-func (s *Shard) amplifies(now ike.Time, m *machine, send ike.Send, out *[]Action) bool {
+// heldBack keeps an IKE_SA_INIT response from a source that may be forged when it has more octets than came from there, or is one refusal too many: the source
+// is asked for a COOKIE instead and the machine is given up; the repeat with the cookie makes another. Later messages of a responder answer only requests
+// that were encrypted with this IKE SA's keys, and so prove the source.
+func (s *Shard) heldBack(now ike.Time, m *machine, send ike.Send, out *[]Action) bool {
 	f := m.first
-	if f == nil || f.proven || !isInit(send.Data) {
+	if f == nil || !isInit(send.Data) {
 		return false
 	}
-	if f.credit -= len(send.Data); f.credit >= 0 {
-		return false
+	refusal := m.peer.Finished()
+	switch {
+	case f.proven && refusal && !s.answers.allow(now, f.source):
+		s.count(NotifyHeldBack)
+		s.giveUp(m, "one refusal too many: not answered", out)
+		return true
+	case f.proven:
+	case f.credit < len(send.Data):
+		s.count(Amplification)
+		s.giveUp(m, "the answer is larger than the request: COOKIE demanded first", out)
+		s.demand(send.Path, f.header, f.cookie, f.credit, out)
+		return true
+	case refusal && !s.refusals.allow(now, f.source):
+		s.count(NotifyHeldBack)
+		s.giveUp(m, "one refusal too many: COOKIE demanded first", out)
+		s.demand(send.Path, f.header, f.cookie, f.credit, out)
+		return true
 	}
-	f.credit += len(send.Data)
-	s.count(Amplification)
+	f.credit -= len(send.Data)
+	if refusal {
+		s.count(InitRefused)
+	}
+	return false
+}
+
+// giveUp forgets a machine that was not worth keeping.
+func (s *Shard) giveUp(m *machine, why string, out *[]Action) {
 	s.forget(m)
-	*out = append(*out, Action{m.spi, ike.Finish{Code: ike.CodeIgnored, Text: "the answer is larger than the request: COOKIE demanded first"}})
-	s.demand(send.Path, f.header, f.cookie, f.credit, out)
-	return true
+	*out = append(*out, Action{m.spi, ike.Finish{Code: ike.CodeIgnored, Text: why}})
 }
 
 func isInit(b []byte) bool {

@@ -50,7 +50,7 @@ func (s *Shard) refuse(now ike.Time, p ike.Packet, h wire.Header, kind wire.Noti
 	if h.Response() {
 		return
 	}
-	if !s.limiter.allow(now, sourceOf(p.Remote.Addr())) {
+	if !s.notifies.allow(now, sourceOf(p.Remote.Addr())) {
 		s.count(NotifyHeldBack)
 		return
 	}

@@ -38,7 +38,9 @@ type Shard struct {
 	inits    map[initID]*machine   // responders by their IKE_SA_INIT request
 	sources  sources
 	cookies  cookies
-	limiter  limiter
+	notifies limiter // to requests for which there is no IKE SA
+	refusals limiter // of IKE_SA_INIT, to sources that may be forged
+	answers  limiter // of IKE_SA_INIT, to sources that have proved themselves
 	due      deadlines
 	pressed  bool
 	counters map[string]uint64
@@ -69,7 +71,9 @@ func New(c Config) *Shard {
 		inits:        make(map[initID]*machine),
 		sources:      newSources(),
 		cookies:      cookies{rand: c.Rand},
-		limiter:      newLimiter(),
+		notifies:     newLimiter(notifyRate),
+		refusals:     newLimiter(notifyRate),
+		answers:      newLimiter(provenRate),
 		counters:     make(map[string]uint64),
 		newInitiator: func(c ike.Config, conn *policy.Connection) peer { return ike.NewInitiator(c, conn) },
 		newResponder: func(c ike.Config) peer { return ike.NewResponder(c) },

@@ -330,16 +330,16 @@ func TestNotifiesAreFew(t *testing.T) {
 	if sent != 1 {
 		t.Errorf("one source got %d answers in no time", sent)
 	}
-	st.now = st.now.Add(notifySource)
+	st.now = st.now.Add(notifyRate.perSource)
 	for i := range 10_000 {
 		sent += len(st.packet(fmt.Sprintf("10.0.%d.%d:500", i/250, i%250), b))
 		st.now = st.now.Add(time.Millisecond)
 	}
-	if most := 1 + notifyBurst + int(10*time.Second/notifyEvery); sent > most || sent < most-2 {
+	if most := 1 + notifyRate.burst + int(10*time.Second/notifyRate.every); sent > most || sent < most-2 {
 		t.Errorf("%d answers in 10 s, want %d", sent, most)
 	}
-	if len(st.limiter.last) > 4*notifyBurst {
-		t.Errorf("the table holds %d sources", len(st.limiter.last))
+	if len(st.notifies.last) > 4*notifyRate.burst {
+		t.Errorf("the table holds %d sources", len(st.notifies.last))
 	}
 }
 
