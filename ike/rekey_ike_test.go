@@ -128,4 +128,3 @@ func TestIKERekeyFifty(t *testing.T) {
 	n.run(time.Minute, func() bool { return n.a.finish != nil && n.b.finish != nil })
 	n.empty()
 }
-
