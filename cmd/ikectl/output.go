@@ -88,7 +88,7 @@ func (c *command) ended(name string, err error, sent bool) error {
 	case c.json && !sent:
 		c.printJSON(control.Line{Time: time.Now().Format(control.TimeLayout), Connection: name, Code: f.Code, Text: f.Summary, Hint: f.Hint, Done: true})
 	case c.json:
-	case name != "" && f.Exit != control.ExitNoDaemon && f.Code != control.CodePermission:
+	case name != "" && f.Exit != control.ExitNoDaemon && f.Code != control.CodePermission && f.Code != control.CodeDaemonSilent:
 		c.printFailure(printable(name), f)
 	default:
 		c.printFailure("ikectl", f)

@@ -3,6 +3,7 @@ package control
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,12 +18,14 @@ import (
 
 const (
 	dialTimeout   = 5 * time.Second
-	grace         = time.Second // what the daemon's last line may be late
+	silenceLimit  = 10 * time.Second // until the daemon begins its answer, which it does at once
+	grace         = time.Second      // what the daemon's last line may be late
 	maxLine       = 1 << 20
 	maxStatus     = 256 << 20
 	permitHint    = "root may do everything (sudo); members of the group " + Group + " may look"
 	detachedHint  = "cygnetd goes on with it; see: ikectl status"
 	timedOutHint  = "cygnetd goes on trying; see: ikectl status"
+	silentHint    = "it may be stopped or overloaded; see: systemctl status cygnetd, or its log"
 	goneHint      = "see the log of cygnetd"
 	versionsHint  = "ikectl and cygnetd may be of different versions"
 	unixURLPrefix = "http://cygnetd"
@@ -31,6 +34,8 @@ const (
 // Client talks to a daemon. All its errors are *Failure.
 type Client struct {
 	Socket string // DefaultSocket when empty
+
+	silence time.Duration // silenceLimit when zero
 }
 
 // Up brings a connection (or one child of it) up and calls line for each step, the last included, until it is up or the attempt has failed.
@@ -146,7 +151,8 @@ func (c *Client) do(ctx context.Context, method, path string, body *target) (*ht
 
 func (c *Client) http() *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
+		DisableKeepAlives:     true,
+		ResponseHeaderTimeout: cmp.Or(c.silence, silenceLimit),
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			d := net.Dialer{Timeout: dialTimeout}
 			return d.DialContext(ctx, "unix", c.path())
@@ -176,6 +182,10 @@ func (c *Client) failure(ctx context.Context, err error) *Failure {
 		return Fail(CodePermission, fmt.Sprintf("no permission to use %s", c.path()), permitHint)
 	case errors.Is(err, syscall.EAGAIN):
 		return Fail(CodeBusy, "cygnetd has too many control clients", "")
+	}
+	var late net.Error
+	if errors.As(err, &late) && late.Timeout() {
+		return Fail(CodeDaemonSilent, fmt.Sprintf("cygnetd does not answer: nothing came in %s", cmp.Or(c.silence, silenceLimit)), silentHint)
 	}
 	return Fail(CodeDaemonGone, "the connection to cygnetd broke: "+err.Error(), goneHint)
 }

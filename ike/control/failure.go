@@ -6,6 +6,7 @@ const (
 	CodeDone              = "done"               // the end of a stream
 	CodeNoDaemon          = "no-daemon"          // nobody listens on the socket
 	CodeDaemonGone        = "daemon-gone"        // the daemon ended while it answered
+	CodeDaemonSilent      = "daemon-silent"      // the daemon has the request and does not answer at all
 	CodePermission        = "permission"         // the caller may not do this
 	CodeTimeout           = "timeout"            // not done in the time given
 	CodeInterrupted       = "interrupted"        // the caller stopped waiting
@@ -48,7 +49,7 @@ func ExitOf(code string) int {
 		return ExitUsage
 	case CodeNoDaemon, CodeDaemonGone:
 		return ExitNoDaemon
-	case CodeTimeout:
+	case CodeTimeout, CodeDaemonSilent:
 		return ExitTimeout
 	case CodeInterrupted:
 		return ExitInterrupted

@@ -14,7 +14,8 @@ import (
 
 const (
 	maxBody       = 1 << 20
-	headerTimeout = 10 * time.Second
+	headerTimeout = 10 * time.Second // for a request with its body
+	drainTimeout  = time.Second      // for what a client still sends when it has its answer
 	closeTimeout  = time.Second
 	maxWait       = 24 * time.Hour
 )
@@ -41,6 +42,7 @@ func listen(socket string, b Backend, creds func(*net.UnixConn) (cred, error)) (
 	s.http = &http.Server{
 		Handler:           s.routes(),
 		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       headerTimeout, // a stream lifts it when it has read its request
 		MaxHeaderBytes:    16 << 10,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -76,10 +78,10 @@ func (s *Server) Close() error {
 
 func (s *Server) routes() http.Handler {
 	m := http.NewServeMux()
-	m.HandleFunc("GET /v1/status", s.status)
-	m.HandleFunc("GET /v1/monitor", func(w http.ResponseWriter, r *http.Request) {
+	m.HandleFunc("GET /v1/status", bodyless(s.status))
+	m.HandleFunc("GET /v1/monitor", bodyless(func(w http.ResponseWriter, r *http.Request) {
 		s.stream(w, r, "", s.backend.Monitor)
-	})
+	}))
 	m.HandleFunc("POST /v1/up", s.change(func(ctx context.Context, t target, emit func(Line) error) *Failure {
 		return s.backend.Up(ctx, t.Connection, t.Child, emit)
 	}))
@@ -97,6 +99,17 @@ func (s *Server) routes() http.Handler {
 			"ikectl and cygnetd are of different versions: restart the one that was not upgraded"))
 	})
 	return m
+}
+
+// bodyless guards a request that has no body: one that is announced and never comes would be waited for.
+func bodyless(do http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			refuse(w, http.StatusBadRequest, Fail(CodeUsage, "the request has a body where none is wanted", ""))
+			return
+		}
+		do(w, r)
+	}
 }
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request) {
@@ -137,11 +150,8 @@ func (s *Server) change(do func(context.Context, target, func(Line) error) *Fail
 	}
 }
 
-// readTarget reads the body, which must come within the time of a header too.
+// readTarget reads the body to its end.
 func readTarget(w http.ResponseWriter, r *http.Request) (t target, f *Failure) {
-	rc := http.NewResponseController(w)
-	rc.SetReadDeadline(time.Now().Add(headerTimeout))
-	defer rc.SetReadDeadline(time.Time{}) // else the stream would end with it
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&t); err != nil && err != io.EOF {
@@ -157,6 +167,7 @@ func readTarget(w http.ResponseWriter, r *http.Request) (t target, f *Failure) {
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, connection string, do func(context.Context, func(Line) error) *Failure) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	http.NewResponseController(w).SetReadDeadline(time.Time{}) // the request is read; the client's end is still noticed
 	st := openStream(ctx, cancel, w)
 	last := Line{Connection: connection, Code: CodeInternal, Text: "cygnetd failed while it worked on this", Done: true}
 	defer func() { st.finish(last) }() // also when do panics: the writer must end before the handler does
@@ -179,8 +190,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, connection strin
 	}
 }
 
+// answer is the last that a client gets. A body that was not read, as nobody would act upon it, does not keep its place.
 func answer(w http.ResponseWriter, code int, v any) {
-	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	rc := http.NewResponseController(w)
+	rc.SetWriteDeadline(time.Now().Add(writeTimeout))
+	rc.SetReadDeadline(time.Now().Add(drainTimeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
