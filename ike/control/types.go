@@ -37,8 +37,9 @@ const (
 // Status of the daemon.
 type Status struct {
 	Version     string            `json:"version"`
-	Dataplane   string            `json:"dataplane"`     // "kernel" or "userspace"
-	Why         string            `json:"dataplane_why"` // reason of the choice
+	Dataplane   string            `json:"dataplane"`        // "kernel" or "userspace"
+	Why         string            `json:"dataplane_why"`    // reason of the choice
+	Config      string            `json:"config,omitempty"` // how the configuration on disk differs from the one in force
 	Connections []Connection      `json:"connections"`
 	Counters    map[string]uint64 `json:"counters,omitempty"`
 }
@@ -54,7 +55,24 @@ type Connection struct {
 	Missing  []string `json:"missing,omitempty"`   // children of the configuration that are not up
 	LastErr  string   `json:"last_error,omitempty"`
 	NextTry  string   `json:"next_try,omitempty"` // "in 8s"
+	LastEnd  string   `json:"last_end,omitempty"` // of a connection that is down: how it ended, when that was no failure
 	IKE      []IKESA  `json:"ike,omitempty"`
+	// NotUp are those of Missing that have an error or are tried again, when there is an IKE SA.
+	NotUp   []ChildDown     `json:"not_up,omitempty"`
+	Refused []RefusedCaller `json:"refused,omitempty"` // the last one
+}
+
+// ChildDown is a child that is not up.
+type ChildDown struct {
+	Name    string `json:"name"`
+	LastErr string `json:"last_error,omitempty"`
+	NextTry string `json:"next_try,omitempty"` // "in 8s"
+}
+
+// RefusedCaller wanted to be the peer of a connection.
+type RefusedCaller struct {
+	Seconds int64  `json:"seconds"` // ago
+	Text    string `json:"text"`    // who, and why it was refused
 }
 
 // IKESA is one IKE SA of a connection.
@@ -68,7 +86,7 @@ type IKESA struct {
 	LocalID   string  `json:"local_id"`
 	RemoteID  string  `json:"remote_id"`
 	Suite     string  `json:"suite"`
-	NAT       string  `json:"nat"` // "none", "local", "remote", "both"
+	NAT       string  `json:"nat"` // "none", "local", "remote", "both"; "unknown": at the peer, or it only asks for ESP in UDP
 	Seconds   int64   `json:"seconds"`
 	Children  []Child `json:"children,omitempty"`
 }
@@ -89,7 +107,9 @@ type Child struct {
 	PacketsOut     uint64   `json:"packets_out"`
 	ReplayDrops    uint64   `json:"replay_drops"`
 	IntegrityDrops uint64   `json:"integrity_drops"`
+	LastIn         int64    `json:"last_in"` // seconds since the last packet came in; -1: none has
 	Seconds        int64    `json:"seconds"`
+	LastErr        string   `json:"last_error,omitempty"` // of the last rekey
 }
 
 // Backend is what the server calls; the daemon implements it. Its methods run concurrently, each in a goroutine of its client.

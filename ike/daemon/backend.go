@@ -69,7 +69,7 @@ func stopping() *control.Failure { return control.Fail("stopping", "cygnetd stop
 
 // Reload reads the configuration again. One with errors changes nothing.
 func (b backend) Reload(_ context.Context, emit func(control.Line) error) *control.Failure {
-	summary, problems, ok := b.d.Reload()
+	summary, changes, problems, ok := b.d.reloadAll()
 	for _, p := range problems {
 		level := control.LevelError
 		if p.Warning {
@@ -79,6 +79,9 @@ func (b backend) Reload(_ context.Context, emit func(control.Line) error) *contr
 	}
 	if !ok {
 		return control.Fail("configuration", "the configuration was not accepted; the one before it stays in force", "see also: ikectl check")
+	}
+	for _, c := range changes {
+		emit(control.Line{Connection: c.Connection, Code: "reloaded", Text: c.Text})
 	}
 	emit(control.Line{Code: "reloaded", Text: summary, Done: true})
 	return nil

@@ -46,6 +46,8 @@ type Daemon struct {
 	snapshot atomic.Pointer[policy.Snapshot]
 	running  policy.Daemon // the [daemon] table that was in force at the start
 	reload   sync.Mutex
+	disk     disk
+	quiet    time.Duration // after so long without a packet of the peer, up asks it first
 
 	caps      xfrm.Capabilities
 	hashKey   [16]byte
@@ -78,10 +80,11 @@ func New(c Config) (*Daemon, []policy.Problem) {
 		c.Socket = control.DefaultSocket
 	}
 	d := &Daemon{
-		config: c, log: c.Log, choose: choose, running: snap.Daemon, hub: newHub(),
+		config: c, log: c.Log, choose: choose, running: snap.Daemon, hub: newHub(), quiet: quietAfter,
 		stopping: make(chan struct{}), quit: make(chan struct{}), planeQuit: make(chan struct{}),
 	}
 	d.snapshot.Store(snap)
+	d.disk.accept(load.StampOf(c.ConfigDir, snap))
 	d.applyLogLevel(snap)
 	return d, problems
 }

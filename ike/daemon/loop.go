@@ -159,10 +159,16 @@ func (l *loop) report(spi wire.SPI, r ike.Report) {
 		return
 	}
 	switch r.Code {
-	case ike.CodeChildUp:
+	case ike.CodeChildUp, ike.CodeRekeyed:
 		l.d.directory.box.put(directory.ChildUp{SPI: spi, Connection: r.Connection, Child: r.Child})
 	case ike.CodeChildDown:
 		l.d.directory.box.put(directory.ChildDown{SPI: spi, Connection: r.Connection, Child: r.Child})
+	}
+	switch {
+	case r.Code.Failure() && r.Child != "":
+		l.d.directory.box.put(directory.ChildFailed{SPI: spi, Child: r.Child, Text: r.Text})
+	case r.Caller != "":
+		l.d.directory.box.put(directory.CallerRefused{Connection: r.Caller, Text: r.Text})
 	}
 	l.d.tell(news{at: time.Now(), spi: spi, report: r})
 }

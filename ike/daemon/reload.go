@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -15,6 +16,12 @@ import (
 
 // Reload reads the configuration again and puts it in force. With an error in it nothing changes. It returns when the new policies stand.
 func (d *Daemon) Reload() (summary string, problems []policy.Problem, ok bool) {
+	summary, _, problems, ok = d.reloadAll()
+	return summary, problems, ok
+}
+
+// reloadAll is Reload that also tells what became of each connection that changed.
+func (d *Daemon) reloadAll() (summary string, changes []directory.Change, problems []policy.Problem, ok bool) {
 	d.reload.Lock()
 	defer d.reload.Unlock()
 	snap, problems := load.Dir(d.config.ConfigDir)
@@ -22,23 +29,28 @@ func (d *Daemon) Reload() (summary string, problems []policy.Problem, ok bool) {
 		d.logProblem(p)
 	}
 	if snap == nil {
-		return "", problems, false
+		d.disk.refuse(load.StampOf(d.config.ConfigDir, d.snapshot.Load()))
+		return "", nil, problems, false
 	}
 	old := d.snapshot.Swap(snap)
+	d.disk.accept(load.StampOf(d.config.ConfigDir, snap))
 	d.applyLogLevel(snap)
 	// The shards first, so that a connection that the directory starts finds its new form there.
 	for _, l := range d.loops {
 		l.box.put(shard.Reload{Snapshot: snap})
 	}
 	d.directory.box.put(directory.Load{Snapshot: snap})
-	d.inDirectory(func(*directory.Directory) {})
+	d.inDirectory(func(dir *directory.Directory) { changes = slices.Clone(dir.Changes()) })
 	d.inPlane(func(*plane) {})
 	summary = difference(old, snap)
 	if fixed := d.restartNeeded(snap.Daemon); fixed != "" {
 		summary += "; a restart is needed for: " + fixed
 	}
 	d.log.Info("configuration reloaded: " + summary)
-	return summary, problems, true
+	for _, c := range changes {
+		d.log.Infof("%s: %s", c.Connection, c.Text)
+	}
+	return summary, changes, problems, true
 }
 
 func (d *Daemon) logProblem(p policy.Problem) {

@@ -110,7 +110,7 @@ func write(t *testing.T, dir string, s side) {
 }
 
 // launch starts a daemon and waits until it is ready. It is stopped with the test, if not before.
-func launch(t *testing.T, s side, plane *xfrmfake.Driver) *node {
+func launch(t *testing.T, s side, plane *xfrmfake.Driver, tune ...func(*Daemon)) *node {
 	t.Helper()
 	n := &node{t: t, dir: t.TempDir(), plane: plane, log: &syncBuffer{}, ended: make(chan error, 1)}
 	write(t, n.dir, s)
@@ -128,6 +128,9 @@ func launch(t *testing.T, s side, plane *xfrmfake.Driver) *node {
 			Driver: plane, caps: plane.Capabilities(), receive: func(*xfrm.Burst) {}, send: func(*transport.Transport) {},
 			sweep: func(context.Context) error { return nil }, close: plane.Close,
 		}, nil
+	}
+	for _, f := range tune {
+		f(d)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel

@@ -139,7 +139,7 @@ func (b backend) Status(ctx context.Context) (*control.Status, *control.Failure)
 	for _, m := range machines {
 		of[m.Connection] = append(of[m.Connection], m)
 	}
-	st := &control.Status{Version: d.config.Version, Dataplane: d.caps.Name, Why: d.caps.Why, Connections: []control.Connection{}, Counters: d.counts(machines)}
+	st := &control.Status{Version: d.config.Version, Dataplane: d.caps.Name, Why: d.caps.Why, Config: d.configNotice(), Connections: []control.Connection{}, Counters: d.counts(machines)}
 	for _, conn := range d.snapshot.Load().Connections {
 		st.Connections = append(st.Connections, connectionStatus(conn, of[conn.Name], wanted[conn.Name], usage))
 	}
@@ -160,7 +160,33 @@ func connectionStatus(conn *policy.Connection, machines []ike.Status, w director
 	if c.State = stateOf(conn, v, w.Wanted); c.State != "up" {
 		c.LastErr, c.NextTry = w.LastErr, inTime(w.NextTry)
 	}
+	if len(v.machines) == 0 {
+		c.LastEnd = w.Last
+	}
+	tellChildren(&c, v, w)
+	if at := w.Refused.At; at != 0 {
+		c.Refused = []control.RefusedCaller{{Seconds: seconds(now(), at), Text: w.Refused.Text}}
+	}
 	return c
+}
+
+// tellChildren puts the errors of children where the children stand: with those that are up, or among those that are not.
+func tellChildren(c *control.Connection, v view, w directory.ConnStatus) {
+	for _, t := range w.Children {
+		if !v.child(t.Name).Up {
+			if len(v.machines) > 0 {
+				c.NotUp = append(c.NotUp, control.ChildDown{Name: t.Name, LastErr: t.LastErr, NextTry: inTime(t.NextTry)})
+			}
+			continue
+		}
+		for i := range c.IKE {
+			for k := range c.IKE[i].Children {
+				if ch := &c.IKE[i].Children[k]; ch.Name == t.Name {
+					ch.LastErr = t.LastErr
+				}
+			}
+		}
+	}
 }
 
 func stateOf(conn *policy.Connection, v view, wanted string) string {
@@ -190,7 +216,7 @@ func ikeStatus(m ike.Status, usage map[xfrm.SAID]xfrm.Usage) control.IKESA {
 	sa := control.IKESA{
 		SPIi: spiText(m.SPIi), SPIr: spiText(m.SPIr), Phase: m.Phase, Initiator: m.Initiated,
 		Local: m.Path.Local.String(), Remote: m.Path.Remote.String(), LocalID: m.LocalID, RemoteID: m.RemoteID,
-		Suite: m.Suite, NAT: natText(m.NATLocal, m.NATRemote), Seconds: seconds(t, m.Since),
+		Suite: m.Suite, NAT: m.NAT, Seconds: seconds(t, m.Since),
 	}
 	for _, c := range m.Children {
 		sa.Children = append(sa.Children, childStatus(c, t, usage))
@@ -204,7 +230,10 @@ func childStatus(c ike.ChildStatus, t ike.Time, usage map[xfrm.SAID]xfrm.Usage) 
 		Name: c.Name, State: "opening", SPIIn: fmt.Sprintf("%08x", c.SPIIn), SPIOut: fmt.Sprintf("%08x", c.SPIOut),
 		Suite: c.Suite, Encap: "none", Local: c.Local, Remote: c.Remote,
 		BytesIn: in.Bytes, PacketsIn: in.Packets, BytesOut: out.Bytes, PacketsOut: out.Packets,
-		ReplayDrops: in.ReplayDrops, IntegrityDrops: in.IntegrityDrops, Seconds: seconds(t, c.Since),
+		ReplayDrops: in.ReplayDrops, IntegrityDrops: in.IntegrityDrops, LastIn: -1, Seconds: seconds(t, c.Since),
+	}
+	if at := sinceEpoch(in.LastUse, t); at != 0 {
+		child.LastIn = seconds(t, at)
 	}
 	if c.Up {
 		child.State = "up"
@@ -223,18 +252,6 @@ func seconds(t, since ike.Time) int64 {
 }
 
 func spiText(spi wire.SPI) string { return fmt.Sprintf("%016x", uint64(spi)) }
-
-func natText(local, remote bool) string {
-	switch {
-	case local && remote:
-		return "both"
-	case local:
-		return "local"
-	case remote:
-		return "remote"
-	}
-	return "none"
-}
 
 // counts are the counters of all parts under their names.
 func (d *Daemon) counts(machines []ike.Status) map[string]uint64 {

@@ -49,6 +49,7 @@ type raise struct {
 	asked   []string   // as the directory takes it: none are all
 	waiting []string   // all children that are to be up
 	fault   ike.Report // the last failure of the connection that was reported
+	probed  ike.Time   // the peer is being asked whether it lives, since then; 0: it is not
 }
 
 func (u *raise) run(ctx context.Context) *control.Failure {
@@ -58,7 +59,10 @@ func (u *raise) run(ctx context.Context) *control.Failure {
 	}
 	// Also when it is up already, by the peer's doing perhaps: from now on it is wanted here too.
 	u.b.d.directory.box.put(directory.Up{Connection: u.conn.Name, Children: u.asked})
-	if v.up(u.waiting) {
+	if notice := u.b.d.configNotice(); notice != "" {
+		u.emit(control.Line{Code: "config", Text: notice})
+	}
+	if v.up(u.waiting) && !u.probe(ctx, v) {
 		u.done("is up already: ", v)
 		return nil
 	}
@@ -75,7 +79,7 @@ func (u *raise) run(ctx context.Context) *control.Failure {
 				return f
 			}
 		case <-tick.C: // news may have been lost when there were very many
-			if u.watcher.lost.Swap(0) > 0 && u.look() {
+			if u.probed != 0 && u.answered() || u.watcher.lost.Swap(0) > 0 && u.look() {
 				return nil
 			}
 		}
@@ -89,6 +93,10 @@ func (u *raise) hear(n news) (over bool, f *control.Failure) {
 		case u.look():
 			return true, nil
 		case u.another():
+			return false, nil
+		case u.probed != 0: // it is wanted: the directory begins anew
+			u.probed, u.fault = 0, ike.Report{}
+			u.emit(control.Line{Connection: u.conn.Name, Code: "closed", Text: "what was up is given up: " + n.finish.Text})
 			return false, nil
 		}
 		return true, u.failure(*n.finish)
@@ -165,10 +173,14 @@ func (u *raise) tooLong() *control.Failure {
 		m := v.machines[0]
 		switch m.Phase {
 		case "opening":
-			text = fmt.Sprintf("no answer from %s yet", m.Path.Remote)
+			text = fmt.Sprintf("no answer from %s yet: is UDP 500 and 4500 open on the path, and IKE running there?", m.Path.Remote)
 		case "authenticating":
 			text = fmt.Sprintf("%s answered IKE_SA_INIT, but not IKE_AUTH yet", m.Path.Remote)
 		case "established":
+			if u.probed != 0 {
+				text = fmt.Sprintf("it is up, but %s does not answer; if it goes on like that, it is given up and begun anew", m.Path.Remote)
+				break
+			}
 			text = "the IKE SA is up, but not: " + strings.Join(v.missing(u.waiting), ", ")
 		}
 	} else if u.fault.Code != "" {

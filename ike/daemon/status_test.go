@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"cygnet/ike/control"
+	"cygnet/xfrm/xfrmfake"
+)
+
+// TestRefusedChildIsTold: the IKE SA is up, its child is not, and status says why and when it is tried again.
+func TestRefusedChildIsTold(t *testing.T) {
+	sa, sb := pair(t)
+	sb.remote = "10.7.0.0/16"
+	b := launch(t, sb, xfrmfake.New())
+	a := launch(t, sa, xfrmfake.New())
+	if _, f := a.up("b"); f == nil || f.Code != "selectors-mismatch" {
+		t.Fatalf("%+v", f)
+	}
+	a.await("the child's error", func(c control.Connection) bool {
+		return len(c.NotUp) == 1 && c.NotUp[0].Name == "lan" && strings.Contains(c.NotUp[0].LastErr, "selectors") && strings.HasPrefix(c.NotUp[0].NextTry, "in ") && c.LastErr == ""
+	})
+	// The other side learns better; the error goes with its cause.
+	sb.remote = sa.local
+	write(t, b.dir, sb)
+	text, f := b.reload()
+	if f != nil || !strings.Contains(text, "changed: it went down; to bring it up: ikectl up a\n") {
+		t.Errorf("%v %s", f, text)
+	}
+	a.down("b")
+	if _, f := a.up("b"); f != nil {
+		t.Fatalf("%+v", f)
+	}
+	a.await("no error", func(c control.Connection) bool { return isUp(c) && len(c.NotUp) == 0 })
+}
+
+// TestReloadAddsChild: what is up stays up, and the new child comes up beside it.
+func TestReloadAddsChild(t *testing.T) {
+	sa, sb := pair(t)
+	b := launch(t, sb, xfrmfake.New())
+	a := launch(t, sa, xfrmfake.New())
+	if _, f := a.up("b"); f != nil {
+		t.Fatal(f)
+	}
+	b.await("up", isUp)
+	before := a.status().IKE[0]
+	sa.more = "[connection.b.child.voice]\nlocal = [\"10.8.0.0/16\"]\nremote = [\"10.9.0.0/16\"]\n"
+	sb.more = "[connection.a.child.voice]\nlocal = [\"10.9.0.0/16\"]\nremote = [\"10.8.0.0/16\"]\n"
+	write(t, b.dir, sb)
+	if text, f := b.reload(); f != nil || !strings.Contains(text, "child voice added; to bring it up here: ikectl up a\n") {
+		t.Errorf("%v %s", f, text)
+	}
+	write(t, a.dir, sa)
+	if text, f := a.reload(); f != nil || !strings.Contains(text, "child voice added\n") {
+		t.Errorf("%v %s", f, text)
+	}
+	a.await("both children up", func(c control.Connection) bool { return isUp(c) && len(c.IKE) == 1 && len(c.IKE[0].Children) == 2 })
+	b.await("both children up", func(c control.Connection) bool { return isUp(c) && len(c.IKE[0].Children) == 2 })
+	after := a.status().IKE[0]
+	if before.SPIi != after.SPIi || before.Children[0].SPIIn != after.Children[0].SPIIn {
+		t.Errorf("the IKE SA or its first child was made anew: %+v, then %+v", before, after)
+	}
+	if b.status().Wanted != "down" {
+		t.Error("the peer's tunnel became ours")
+	}
+}
+
+// TestDiskNotice: status and up say that the files are not what is in force.
+func TestDiskNotice(t *testing.T) {
+	sa, sb := pair(t)
+	launch(t, sb, xfrmfake.New())
+	a := launch(t, sa, xfrmfake.New())
+	notice := func() string {
+		t.Helper()
+		st, err := a.client.Status(deadline(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Config
+	}
+	path := filepath.Join(a.dir, "conn.d/b.toml")
+	put := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := notice(); got != "" {
+		t.Errorf("at the start: %s", got)
+	}
+	put(strings.Replace(sa.config(), "start", "strat", 1))
+	if got := notice(); !strings.HasPrefix(got, "the configuration on disk was changed after it was loaded") {
+		t.Errorf("changed: %q", got)
+	}
+	a.reload()
+	if got := notice(); !strings.HasPrefix(got, "the configuration on disk was refused at ") || !strings.HasSuffix(got, ": ikectl check && ikectl reload") {
+		t.Errorf("refused: %q", got)
+	}
+	if text, f := a.up("b"); f != nil || !strings.Contains(text, "the configuration on disk was refused at ") {
+		t.Errorf("up: %v %s", f, text)
+	}
+	put(sa.config())
+	if got := notice(); got != "" {
+		t.Errorf("taken back: %s", got)
+	}
+	put(sa.config() + "# a remark\n")
+	a.reload()
+	if got := notice(); got != "" {
+		t.Errorf("reloaded: %s", got)
+	}
+}
+
+// TestPeersOwnDoing: what the peer began and closed is no error here, and a caller that was refused is told.
+func TestPeersOwnDoing(t *testing.T) {
+	sa, sb := pair(t)
+	b := launch(t, sb, xfrmfake.New())
+	a := launch(t, sa, xfrmfake.New())
+	if _, f := a.up("b"); f != nil {
+		t.Fatal(f)
+	}
+	b.await("up by the peer", func(c control.Connection) bool { return isUp(c) && c.Wanted == "down" && !c.IKE[0].Initiator })
+	a.down("b")
+	b.await("closed by the peer", func(c control.Connection) bool {
+		return isDown(c) && c.LastErr == "" && c.LastEnd == "closed by the peer"
+	})
+	if err := os.WriteFile(filepath.Join(a.dir, "secrets/psk"), []byte("another secret, not the same 4712\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, f := a.reload(); f != nil {
+		t.Fatal(f)
+	}
+	if _, f := a.up("b"); f == nil {
+		t.Fatal("up with a wrong PSK")
+	}
+	b.await("the refused caller", func(c control.Connection) bool {
+		return len(c.Refused) == 1 && strings.Contains(c.Refused[0].Text, "does not prove a.example: its PSK differs") && c.Refused[0].Seconds < 60
+	})
+}
+
+// TestUpAsksQuietPeer: up of what is up already asks a peer of which nothing was heard.
+func TestUpAsksQuietPeer(t *testing.T) {
+	sa, sb := pair(t)
+	launch(t, sb, xfrmfake.New())
+	a := launch(t, sa, xfrmfake.New(), func(d *Daemon) { d.quiet = 0 })
+	if _, f := a.up("b"); f != nil {
+		t.Fatal(f)
+	}
+	text, f := a.up("b")
+	if f != nil || !strings.HasPrefix(text, "is up, but the last packet came in 0 s ago: asking the peer whether it lives\nis up already, and the peer answers: 10.1.0.0/16") {
+		t.Errorf("%v %s", f, text)
+	}
+	if got := a.status().IKE[0].Children[0].LastIn; got != -1 {
+		t.Errorf("last in %d s ago, but no packet came", got)
+	}
+}

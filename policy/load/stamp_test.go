@@ -1,0 +1,44 @@
+package load
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestStamp: each kind of change is seen, and a change that is taken back is none.
+func TestStamp(t *testing.T) {
+	dir := good(t)
+	s, _ := Dir(dir)
+	first := StampOf(dir, s)
+	conn, secret := filepath.Join(dir, "conn.d/site-b.toml"), filepath.Join(dir, "secrets/site-b")
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := func(what string, want bool) {
+		t.Helper()
+		if got := StampOf(dir, s) != first; got != want {
+			t.Errorf("%s: changed %v", what, got)
+		}
+	}
+	seen("nothing", false)
+	write(conn, siteB+"# more\n")
+	seen("more text", true)
+	write(conn, siteB)
+	seen("taken back", false)
+	write(filepath.Join(dir, "conn.d/site-c.toml"), "")
+	seen("another file", true)
+	os.Remove(filepath.Join(dir, "conn.d/site-c.toml"))
+	seen("removed again", false)
+	write(filepath.Join(dir, "conn.d/site-b.toml~"), "an editor's")
+	seen("a file that is not read", false)
+	if err := os.Chtimes(secret, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	seen("a secret of another time", true)
+	os.Remove(secret)
+	seen("no secret", true)
+}
