@@ -29,6 +29,9 @@ func (t turn) reauthenticate(ev Reauthenticate) {
 		return
 	}
 	c := a.conn
+	if slices.ContainsFunc(c.sas, func(x *sa) bool { return x.renews == a && x.serves() }) {
+		return // the new one is there, and still lacks a child
+	}
 	var children []string
 	for _, ch := range c.Children { // in the order of the configuration
 		if a.children[ch.Name] && !c.off[ch.Name] {

@@ -62,7 +62,7 @@ func (t turn) opened(ev Opened) {
 		t.tell(a, ike.Lower{Why: "the connection is no longer configured"})
 		return
 	}
-	stale := c.stale || c.wanted() == wantDown
+	stale := c.stale || c.wanted() == wantDown && c.renews == nil // what the peer brought up is renewed too
 	c.starting, c.stale = false, false
 	a.renews, c.renews = c.renews, nil
 	t.sas[a.spi] = a

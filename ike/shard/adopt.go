@@ -20,11 +20,11 @@ func (s *Shard) adopt(m *machine, a ike.Adopt) *machine {
 	return heir
 }
 
-// addressee finds the machine of an event. What a machine asked for comes back to itself; all else concerns the connection or its children and goes to
+// addressee finds the machine of an event. What a machine asked for or sent comes back to itself; all else concerns the connection or its children and goes to
 // the machine that has inherited them, also after its predecessor has gone.
 func (s *Shard) addressee(spi wire.SPI, ev ike.Event) *machine {
 	switch ev.(type) {
-	case ike.JobDone, ike.ResolveDone, ike.SADBDone, ike.UsageDone:
+	case ike.JobDone, ike.ResolveDone, ike.SADBDone, ike.UsageDone, ike.SendFailed:
 		return s.machines[spi]
 	}
 	if heir, ok := s.heirs[spi]; ok {

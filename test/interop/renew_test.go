@@ -16,14 +16,15 @@ type renewal struct {
 	path         string
 	cygnet, swan string // keys of the connections
 	keepsChild   bool   // the Child SA stays what it is
+	times        int    // that it is waited for
 }
 
 // renewals: with reauthentication the responder says how long by AUTH_LIFETIME (RFC 4478), and the initiator acts.
 var renewals = []renewal{
-	{"IKE rekey by us", "rekey_time = \"4s\"\nover_time = \"1m\"\nrand_time = \"0s\"\n", "rekey_time = 0", true},
-	{"IKE rekey by peer", "rekey_time = \"0s\"\n", "rekey_time = 4s\n    over_time = 60s\n    rand_time = 0s", true},
-	{"reauth by us", "rekey_time = \"0s\"\nreauth_time = \"12s\"\nover_time = \"1m\"\nrand_time = \"0s\"\n", "rekey_time = 0", false},
-	{"reauth by peer", "rekey_time = \"0s\"\n", "rekey_time = 0\n    reauth_time = 12s\n    over_time = 60s\n    rand_time = 0s", false},
+	{"IKE rekey by us", "rekey_time = \"4s\"\nover_time = \"1m\"\nrand_time = \"0s\"\n", "rekey_time = 0", true, 2},
+	{"IKE rekey by peer", "rekey_time = \"0s\"\n", "rekey_time = 4s\n    over_time = 60s\n    rand_time = 0s", true, 2},
+	{"reauth by us", "rekey_time = \"0s\"\nreauth_time = \"12s\"\nover_time = \"1m\"\nrand_time = \"0s\"\n", "rekey_time = 0", false, 1},
+	{"reauth by peer", "rekey_time = \"0s\"\n", "rekey_time = 0\n    reauth_time = 12s\n    over_time = 60s\n    rand_time = 0s", false, 1},
 }
 
 // shower is an end that names its IKE SA.
@@ -41,18 +42,26 @@ func renewalRows(t *testing.T, plane, what string, probe error) {
 			r := swanRow(rig.GCM, plane, initiate, false, false)
 			r.path = v.path
 			t.Run(r.name(), func(t *testing.T) {
-				log, err := renew(r, v, plane, initiate, t.TempDir())
-				if err != nil {
-					record(r.peer, r.role, r.suite.Name, r.path, "FAIL", "")
-					t.Fatalf("%v\n%s", err, log)
+				if leftOut(r.name()) {
+					record(r.peer, r.role, r.suite.Name, r.path, "NOT RUN for time", "")
+					return
 				}
-				record(r.peer, r.role, r.suite.Name, r.path, "OK", "")
+				result := "OK"
+				if log, err := renew(r, v, plane, initiate, t.TempDir()); err != nil {
+					t.Logf("first try: %v\n%s", err, log)
+					result = "FLAKY"
+					if log, err = renew(r, v, plane, initiate, t.TempDir()); err != nil {
+						result = "FAIL"
+						t.Errorf("second try: %v\n%s", err, log)
+					}
+				}
+				record(r.peer, r.role, r.suite.Name, r.path, result, "")
 			})
 		}
 	}
 }
 
-// renew proves the tunnel, waits until both ends show another IKE SA, twice, and proves it again.
+// renew proves the tunnel, waits until both ends show another IKE SA, and proves it again.
 func renew(r row, v renewal, plane string, initiate bool, dir string) (log string, err error) {
 	topo, err := rig.NewTopology(fmt.Sprintf("cyr%d", os.Getpid()), rig.Options{})
 	if err != nil {
@@ -89,7 +98,7 @@ func renew(r row, v renewal, plane string, initiate bool, dir string) (log strin
 	if err != nil {
 		return "", fmt.Errorf("before: %w", err)
 	}
-	for range 2 {
+	for range v.times {
 		if first, err = agreed(a, b, first); err != nil {
 			return "", err
 		}
