@@ -77,7 +77,7 @@ func (f *fake) Reload(_ context.Context, emit func(control.Line) error) *control
 }
 
 func exampleStatus() *control.Status {
-	return &control.Status{Version: "0.1.0", Dataplane: "userspace", Why: "this kernel has no ESP", Counters: map[string]uint64{"packets": 12, "cookies": 3},
+	return &control.Status{Version: "0.1.0", Dataplane: "userspace", Why: "this kernel has no ESP", Config: "the configuration on disk was changed after it was loaded", Counters: map[string]uint64{"packets": 12, "cookies": 3},
 		Connections: []control.Connection{
 			{Name: "site-b", State: "up", Wanted: "up", Start: "boot", WhenDown: "drop", IKE: []control.IKESA{{
 				SPIi: "0123456789abcdef", SPIr: "fedcba9876543210", Phase: "established", Initiator: true,
@@ -85,14 +85,23 @@ func exampleStatus() *control.Status {
 				Suite: "AES-GCM-256, SHA2-256, MODP-2048", NAT: "remote", Seconds: 3725,
 				Children: []control.Child{{Name: "lan", State: "up", SPIIn: "c0000001", SPIOut: "c0000002", Suite: "AES-GCM-256", Encap: "udp",
 					Local: []string{"10.1.0.0/16"}, Remote: []string{"10.2.0.0/16"}, BytesIn: 84, BytesOut: 1 << 21, PacketsIn: 1, PacketsOut: 1500,
-					ReplayDrops: 2, Seconds: 65}},
+					ReplayDrops: 2, LastIn: 3, Seconds: 65}},
 			}}},
 			{Name: "site-c", State: "connecting", Wanted: "up", Start: "boot", WhenDown: "drop", Peer: "203.0.113.9",
 				LastErr: "no answer from 203.0.113.9:500", NextTry: "in 8s"},
+			{Name: "site-d", State: "up", Wanted: "down", Start: "manual", Missing: []string{"voice", "video"},
+				Refused: []control.RefusedCaller{{Seconds: 120, Text: "203.0.113.5:500 does not prove gw-d.example"}},
+				NotUp:   []control.ChildDown{{Name: "voice", LastErr: "the peer does not accept our selectors", NextTry: "in 9s"}},
+				IKE: []control.IKESA{{SPIi: "0123456789abcdef", SPIr: "fedcba9876543210", Phase: "established", Local: "192.0.2.1:4500", Remote: "203.0.113.5:4500",
+					LocalID: "gw-a.example", RemoteID: "gw-d.example", NAT: "unknown", Seconds: 60, Children: []control.Child{{Name: "lan", State: "up",
+						SPIIn: "c0000003", SPIOut: "c0000004", Suite: "AES-GCM-256", Encap: "none", Local: []string{"10.1.0.0/16"}, Remote: []string{"10.4.0.0/16"},
+						LastIn: -1, Seconds: 60, LastErr: "could not be rekeyed"}}}}},
+			{Name: "site-e", State: "down", Wanted: "down", Start: "manual", Peer: "any", LastEnd: "closed by the peer"},
 		}}
 }
 
 const statusText = `cygnetd 0.1.0, data plane userspace (this kernel has no ESP)
+  note: the configuration on disk was changed after it was loaded
 
 site-b: up (start boot, drop when down)
   IKE SA      established for 1h2m5s, initiator
@@ -107,13 +116,36 @@ site-b: up (start boot, drop when down)
     suite     ESP AES-GCM-256 in UDP
     in        c0000001     84 B     1 packets; dropped: 2 replayed, 0 damaged
     out       c0000002  2.0 MiB  1500 packets
+    last in   3s ago
 `
 
-const siteC = `
+const otherSites = `
 site-c: connecting (wanted up, start boot, drop when down)
   peer        203.0.113.9
   error       no answer from 203.0.113.9:500
   next try    in 8s
+
+site-d: up (begun by the peer, start manual)
+  refused     2m0s ago: 203.0.113.5:500 does not prove gw-d.example
+  IKE SA      established for 1m0s, responder
+    local     192.0.2.1:4500    gw-a.example
+    remote    203.0.113.5:4500  gw-d.example
+    SPIs      0123456789abcdef initiator, fedcba9876543210 responder
+    NAT       none, or the peer's
+  child       lan up for 1m0s
+    local     10.1.0.0/16
+    remote    10.4.0.0/16
+    suite     ESP AES-GCM-256
+    in        c0000003  0 B  0 packets
+    out       c0000004  0 B  0 packets
+    last in   never
+    error     could not be rekeyed
+  not up      child voice, video
+    voice     the peer does not accept our selectors; next try in 9s
+
+site-e: down (start manual)
+  peer        any
+  last        closed by the peer
 `
 
 const upText = `site-b: IKE_SA_INIT sent to 198.51.100.7:500
@@ -169,7 +201,7 @@ func TestVerbs(t *testing.T) {
 		{"rekey site-c", 1, "", "site-c: site-c is not up, so it has no keys to replace\n  hint: ikectl up site-c\n"},
 		{"rekey site-b --ike --child lan", 2, "", "ikectl: --ike and --child cannot go together: the one is for the IKE SA, the other for a child\n  hint: see: ikectl help\n"},
 		{"rekey", 2, "", "ikectl: the name of a connection is missing\n  hint: see: ikectl help\n"},
-		{"status", 0, statusText + siteC, ""},
+		{"status", 0, statusText + otherSites, ""},
 		{"status site-b", 0, statusText, ""},
 		{"status -v site-b", 0, statusText + "\ncounters\n  cookies  3\n  packets  12\n", ""},
 		{"status sit-c", 1, "", "ikectl: there is no connection \"sit-c\"\n  hint: did you mean site-c?\n"},

@@ -66,6 +66,9 @@ func (c *command) printStatus(st *control.Status) {
 	if c.verbose && why != brief(why) {
 		fmt.Fprintf(c.out, "  data plane: %s\n", why)
 	}
+	if st.Config != "" {
+		fmt.Fprintf(c.out, "  note: %s\n", printable(st.Config))
+	}
 	if len(st.Connections) == 0 {
 		fmt.Fprintln(c.out, "no connection is configured")
 	}
@@ -92,7 +95,10 @@ func brief(why string) string {
 func (c *command) printConnection(conn *control.Connection) {
 	fmt.Fprintf(c.out, "%s: %s", printable(conn.Name), conn.State)
 	var about []string
-	if conn.Wanted != "" && conn.Wanted != conn.State {
+	switch {
+	case conn.State == "up" && conn.Wanted == "down" && begunByPeer(conn):
+		about = append(about, "begun by the peer")
+	case conn.Wanted != "" && conn.Wanted != conn.State:
 		about = append(about, "wanted "+conn.Wanted)
 	}
 	about = append(about, "start "+conn.Start)
@@ -109,12 +115,37 @@ func (c *command) printConnection(conn *control.Connection) {
 	if conn.NextTry != "" {
 		c.row("next try", conn.NextTry)
 	}
+	if conn.LastEnd != "" {
+		c.row("last", conn.LastEnd)
+	}
+	for _, r := range conn.Refused {
+		c.row("refused", fmt.Sprintf("%s ago: %s", age(r.Seconds), r.Text))
+	}
 	for _, sa := range conn.IKE {
 		c.printIKE(&sa)
 	}
 	if len(conn.Missing) > 0 && len(conn.IKE) > 0 {
 		c.row("not up", "child "+strings.Join(conn.Missing, ", "))
 	}
+	for _, ch := range conn.NotUp {
+		text := ch.LastErr
+		if ch.NextTry != "" {
+			text = strings.TrimPrefix(text+"; next try "+ch.NextTry, "; ")
+		}
+		c.row("  "+ch.Name, text)
+	}
+}
+
+func begunByPeer(conn *control.Connection) bool {
+	return !slices.ContainsFunc(conn.IKE, func(sa control.IKESA) bool { return sa.Initiator })
+}
+
+// natWords are for people: only a NAT at our end is known for sure.
+func natWords(nat string) string {
+	if nat == "unknown" {
+		return "none, or the peer's"
+	}
+	return nat
 }
 
 func (c *command) printIKE(sa *control.IKESA) {
@@ -130,7 +161,7 @@ func (c *command) printIKE(sa *control.IKESA) {
 		c.row("  suite", sa.Suite)
 	}
 	c.row("  SPIs", sa.SPIi+" initiator, "+sa.SPIr+" responder")
-	c.row("  NAT", sa.NAT)
+	c.row("  NAT", natWords(sa.NAT))
 	for _, ch := range sa.Children {
 		c.printChild(&ch)
 	}
@@ -153,6 +184,14 @@ func (c *command) printChild(ch *control.Child) {
 	}
 	c.row("  in", in)
 	c.row("  out", fmt.Sprintf("%-8s  %*s  %*d packets", ch.SPIOut, wb, outBytes, wp, ch.PacketsOut))
+	if ch.LastIn < 0 {
+		c.row("  last in", "never")
+	} else {
+		c.row("  last in", age(ch.LastIn)+" ago")
+	}
+	if ch.LastErr != "" {
+		c.row("  error", ch.LastErr)
+	}
 }
 
 func (c *command) printCounters(m map[string]uint64) {
