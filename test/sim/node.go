@@ -328,7 +328,7 @@ func (n *node) resolve(a ike.Resolve) ike.ResolveDone {
 	}
 	for _, c := range n.conns {
 		if c.other().hostName() == a.Name {
-			if w.chance(0.2) {
+			if w.wild && w.chance(0.2) {
 				w.saw("dead address first")
 				done.Remote = append(done.Remote, netip.MustParseAddr("192.0.2.99"))
 			}

@@ -82,6 +82,7 @@ func (p *plane) apply(owner xfrm.Owner, b xfrm.Batch, machine bool) (reqid uint3
 		}
 		return 0, err
 	}
+	p.n.w.watch.ordered(p.n, plan.Ops)
 	refuse := 0
 	if machine {
 		refuse, p.refuse = p.refuse, 0

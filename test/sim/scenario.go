@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"cygnet/ike/directory"
@@ -86,7 +87,7 @@ func (w *world) connect(gw, peer *node) {
 		e := &end{
 			conn: c, node: n, side: side, extras: w.chance(0.2), encap: w.chance(0.15), byName: w.chance(0.2),
 			start: pick(w, policy.StartBoot, policy.StartBoot, policy.StartTraffic, policy.StartManual),
-			idle:  pick(w, 3*time.Second, 8*time.Second, 30*time.Second), tries: 2 + w.rng.IntN(4), wait: pick(w, 500*time.Millisecond, time.Second, 4*time.Second),
+			idle:  pick(w, 3*time.Second, 8*time.Second, 30*time.Second, 60*time.Second), tries: 2 + w.rng.IntN(4), wait: pick(w, 500*time.Millisecond, time.Second, 4*time.Second),
 		}
 		c.ends[side] = e
 		n.conns = append(n.conns, e)
@@ -129,6 +130,8 @@ const (
 	settleMost = 700 * time.Second // T of the seventh invariant: dead peer detection, back-off and the last try, one after the other
 	settleHold = 15 * time.Second  // for so long what was reached must stay
 	calmTime   = 40 * time.Second
+	// restartMost: both ends may begin at once, so that duplicates are settled too; less than it takes to find a peer dead by silence.
+	restartMost = 40 * time.Second
 )
 
 // play runs the phases: faults, quiet, checks, taking down.
@@ -145,10 +148,16 @@ func (w *world) play() {
 		w.wild = false
 		w.endFaults()
 	}
-	w.settle()
+	w.settle(settleMost)
 	w.probeAll()
 	if w.rekeys {
 		w.renewals()
+	}
+	if len(w.nats) > 0 {
+		w.quietNATs()
+	}
+	if w.calm {
+		w.quietRestart()
 	}
 	w.takeDown()
 }
@@ -226,8 +235,8 @@ func (e *end) command(ev directory.Event) {
 }
 
 // settle waits until all is as wanted and stays so. Where lifetimes are short it is not so in the midst of each rekey, but between them.
-func (w *world) settle() {
-	end, since, hold := w.now.Add(settleMost), ike0, settleHold
+func (w *world) settle(most time.Duration) {
+	end, since, hold := w.now.Add(most), ike0, settleHold
 	if w.rekeys {
 		hold = 2 * time.Second
 	}
@@ -236,7 +245,7 @@ func (w *world) settle() {
 		why := w.unsettled()
 		switch {
 		case why != "" && w.now >= end:
-			w.fail(Liveness, "%v after the faults stopped: %s", settleMost, why)
+			w.fail(Liveness, "%v after the faults stopped: %s", most, why)
 		case why != "":
 			since = ike0
 		case since == ike0:
@@ -257,8 +266,52 @@ func (w *world) renewals() {
 			})
 		}
 		w.runUntil(w.now.Add(30 * time.Second))
-		w.settle()
+		w.settle(settleMost)
 	}
+}
+
+// quietNATs: on a clean link a mapping is kept alive while nothing is sent, and one that moves is followed by the first packet from there.
+func (w *world) quietNATs() {
+	behind := func(f func(c *conn, k int)) {
+		for _, c := range w.conns {
+			for k := range c.children {
+				if c.ends[1].node.nat != nil {
+					f(c, k)
+				}
+			}
+		}
+		w.runUntil(w.now.Add(300 * time.Millisecond))
+	}
+	inward := func(c *conn, k int) { w.probe(c, k, 0, c.want) }
+	outward := func(c *conn, k int) { w.probe(c, k, 1, c.want) }
+	w.runUntil(w.now.Add(70 * time.Second))
+	behind(inward)
+	for _, x := range w.nats {
+		x.rebind()
+	}
+	behind(outward)
+	behind(inward)
+	w.settle(settleMost)
+}
+
+// quietRestart: a daemon dies on a clean link and comes back. It says that it began anew, so that nobody waits for the old IKE SA to be found dead.
+func (w *world) quietRestart() {
+	n := w.anyNode()
+	n.crash()
+	n.restart(n.plain())
+	w.runUntil(w.now.Add(time.Second))
+	for _, e := range n.conns {
+		if e.canStart() {
+			e.command(directory.Up{Connection: e.name()})
+		}
+	}
+	callable := !slices.ContainsFunc(n.conns, func(e *end) bool { return !e.canStart() })
+	most := settleMost
+	if callable && !w.rekeys { // with rekeys it comes to rest less often
+		most = restartMost
+	}
+	w.settle(most)
+	w.probeAll()
 }
 
 // takeDown lowers everything, unloads the configurations, and looks whether anything is left.

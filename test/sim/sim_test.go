@@ -18,6 +18,7 @@ var (
 	seeds = flag.Int("seeds", 300, "how many seeds TestSim plays")
 	first = flag.Uint64("first", 1, "the first seed of TestSim")
 	seed  = flag.Uint64("seed", 0, "the seed that TestSeed plays and tells")
+	most  = flag.Int("failures", 20, "after so many failures TestSim ends")
 	rekey = flag.Bool("rekey", true, "short lifetimes in some runs")
 )
 
@@ -41,7 +42,7 @@ func TestSim(t *testing.T) {
 			failed++
 			t.Errorf("seed %d: %v\nreplay: %s", s, r.Violation, replay(s))
 		}
-		if failed >= 20 {
+		if failed >= *most {
 			t.Fatal("too many failures")
 		}
 	}

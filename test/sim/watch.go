@@ -189,6 +189,21 @@ func (t *watch) driver(n *node) {
 	}
 }
 
+// ordered: what is added comes before anything goes, so that a packet finds an SA at each instant.
+func (t *watch) ordered(n *node, ops []xfrm.Op) {
+	gone := false
+	for _, op := range ops {
+		switch op.(type) {
+		case xfrm.RemoveSA, xfrm.RemovePolicy:
+			gone = true
+		case xfrm.AddSA, xfrm.PutPolicy:
+			if gone {
+				n.w.fail(Loss, "%s: %s comes after something was removed", n.name, xfrm.OpName(op))
+			}
+		}
+	}
+}
+
 // added looks at a new SA with its keys.
 func (t *watch) added(n *node, s *said, with xfrm.SA) {
 	zero := true
