@@ -3,6 +3,7 @@ package load
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -27,6 +28,8 @@ func TestStamp(t *testing.T) {
 	seen("nothing", false)
 	write(conn, siteB+"# more\n")
 	seen("more text", true)
+	write(conn, strings.Replace(siteB, "10.1.", "10.9.", 1))
+	seen("other text of the same length", true)
 	write(conn, siteB)
 	seen("taken back", false)
 	write(filepath.Join(dir, "conn.d/site-c.toml"), "")
