@@ -30,7 +30,7 @@ func (r *reader) children(t *table, c *Connection) {
 }
 
 func (r *reader) child(t *table, name string) *Child {
-	ch := &Child{Name: name, File: t.file, Line: t.line(""), Lines: t.linesInside()}
+	ch := &Child{Name: name, File: t.file, Line: t.line(""), Lines: t.lines.inside(t.path)}
 	if !goodName(name) {
 		t.problem("", "bad-name", "use letters, digits, - and _, at most 64", "%q cannot be the name of a child", name)
 	}

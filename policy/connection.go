@@ -12,11 +12,11 @@ import (
 
 // connection reads one [connection.NAME] table.
 func (r *reader) connection(t *table, name string) {
-	c := &Connection{Name: name, File: t.file, Line: t.line(""), Lines: t.linesInside(), NATKeepalive: DefaultNATKeepalive}
+	c := &Connection{Name: name, File: t.file, Line: t.line(""), Lines: t.lines.inside(t.path), NATKeepalive: DefaultNATKeepalive}
 	if !goodName(name) {
 		t.problem("", "bad-name", "use letters, digits, - and _, at most 64", "%q cannot be the name of a connection", name)
 	}
-	if o := r.snapshot.ByName(name); o != nil {
+	if o := r.byName[name]; o != nil {
 		t.problem("", "duplicate-connection", "give one of them another name", "connection %s stands already at %s:%d", name, o.File, o.Line)
 	}
 	r.local(t, c)
@@ -29,17 +29,9 @@ func (r *reader) connection(t *table, name string) {
 	t.done()
 	r.agree(t, c)
 	r.snapshot.Connections = append(r.snapshot.Connections, c)
-}
-
-// linesInside copies the lines of the keys of this table, by path inside it.
-func (t *table) linesInside() map[string]int {
-	out := map[string]int{}
-	for path, line := range t.lines {
-		if key, ok := strings.CutPrefix(path, t.path+"."); ok {
-			out[key] = line
-		}
+	if r.byName[name] == nil {
+		r.byName[name] = c
 	}
-	return out
 }
 
 func (r *reader) local(t *table, c *Connection) {

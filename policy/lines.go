@@ -2,8 +2,35 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
+
+// lineIndex is what keyLines found, and its paths in order.
+type lineIndex struct {
+	lines map[string]int
+	paths []string
+}
+
+func newLineIndex(text string) lineIndex {
+	lines := keyLines(text)
+	return lineIndex{lines, slices.Sorted(maps.Keys(lines))}
+}
+
+// inside copies the lines of the keys of a table, by path inside it.
+func (x lineIndex) inside(table string) map[string]int {
+	out := map[string]int{}
+	from, _ := slices.BinarySearch(x.paths, table+".")
+	for _, path := range x.paths[from:] {
+		key, ok := strings.CutPrefix(path, table+".")
+		if !ok {
+			break
+		}
+		out[key] = x.lines[path]
+	}
+	return out
+}
 
 // keyLines finds the line of each table, key and array element of a TOML text, by dotted path: "connection.site-b.remote.id",
 // "connection.site-b.child.lan.local[1]". The library tells lines only of syntax errors. The text has been parsed before, so this scanner need

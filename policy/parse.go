@@ -21,7 +21,7 @@ const (
 // Parse reads all sources as one configuration. secret reads the file behind a psk; when its error is a *SecretError, its words are the problem's.
 // When any Problem is not a Warning the Snapshot is nil. All problems are told at once, in the order of files and lines.
 func Parse(sources []Source, secret func(path string) (alg.Secret, error)) (*Snapshot, []Problem) {
-	r := &reader{secret: secret, snapshot: &Snapshot{Daemon: defaultDaemon()}}
+	r := &reader{secret: secret, snapshot: &Snapshot{Daemon: defaultDaemon()}, byName: make(map[string]*Connection)}
 	for _, s := range sources {
 		if t := r.open(s); t != nil {
 			r.file(t)
@@ -29,6 +29,7 @@ func Parse(sources []Source, secret func(path string) (alg.Secret, error)) (*Sna
 	}
 	r.compare()
 	inOrder(r.problems, sources)
+	r.problems = bounded(r.problems)
 	if Fatal(r.problems) {
 		return nil, r.problems
 	}
@@ -40,6 +41,7 @@ func Parse(sources []Source, secret func(path string) (alg.Secret, error)) (*Sna
 type reader struct {
 	secret   func(path string) (alg.Secret, error)
 	snapshot *Snapshot
+	byName   map[string]*Connection
 	daemonAt string // where [daemon] stands
 	problems []Problem
 }
@@ -68,7 +70,7 @@ func (r *reader) open(s Source) *table {
 		r.problems = append(r.problems, p)
 		return nil
 	}
-	t.lines = keyLines(string(s.Data))
+	t.lines = newLineIndex(string(s.Data))
 	return t
 }
 

@@ -42,6 +42,37 @@ func Fatal(ps []Problem) bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning })
 }
 
+// maxProblems is as many as a person reads; the rest is counted.
+const maxProblems = 200
+
+// bounded keeps the first problems, errors before warnings where not all can stay.
+func bounded(ps []Problem) []Problem {
+	if len(ps) <= maxProblems {
+		return ps
+	}
+	errors := 0
+	for _, p := range ps {
+		if !p.Warning {
+			errors++
+		}
+	}
+	keepErrors := min(errors, maxProblems)
+	keepWarnings := maxProblems - keepErrors
+	out := make([]Problem, 0, maxProblems+1)
+	for _, p := range ps {
+		keep := &keepErrors
+		if p.Warning {
+			keep = &keepWarnings
+		}
+		if *keep > 0 {
+			*keep--
+			out = append(out, p)
+		}
+	}
+	more := len(ps) - len(out)
+	return append(out, Problem{Code: "more", Warning: errors <= maxProblems, Text: fmt.Sprintf("and %d more like these", more), Hint: "mend those above first"})
+}
+
 // inOrder sorts problems by file, in the order in which the files were given, and line.
 func inOrder(ps []Problem, sources []Source) {
 	rank := map[string]int{}

@@ -12,7 +12,7 @@ import (
 type table struct {
 	r     *reader
 	file  string
-	lines map[string]int
+	lines lineIndex
 	path  string // "connection.site-b.remote"
 	rows  map[string]any
 	asked []string
@@ -21,7 +21,7 @@ type table struct {
 // line of a key, or of the nearest table around it.
 func (t *table) line(key string) int {
 	for p := strings.TrimPrefix(t.path+"."+key, "."); p != ""; {
-		if l := t.lines[p]; l > 0 {
+		if l := t.lines.lines[p]; l > 0 {
 			return l
 		}
 		i := strings.LastIndexAny(p, ".[")
