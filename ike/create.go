@@ -212,7 +212,8 @@ func (sa *SA) concludeChild(x exchange, plan *childPlan, ps []wire.Payload, shar
 		sa.discard(x, plan, r)
 		return
 	}
-	c.nonce, c.redundant = lowest(ni, nr), sa.outdone(c)
+	c.nonce = lowest(ni, nr)
+	c.redundant = sa.outdone(c)
 	sa.install(c, func(err error) {
 		sa.done(x)
 		switch {

@@ -3,6 +3,7 @@ package ike
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"cygnet/ike/wire"
@@ -161,7 +162,18 @@ func (sa *SA) notRekeyed(old *child, r *Refusal) *Refusal {
 	said := *r
 	said.Why = "not rekeyed: " + r.Why + "; the old keys stay in use"
 	if old.endAt != 0 {
-		said.Why += " for " + duration(old.endAt.Sub(sa.now))
+		said.Why += " for " + span(old.endAt.Sub(sa.now))
 	}
 	return &said
+}
+
+// span prints a long time: "1h6m", "59m30s", "10s".
+func span(d time.Duration) string {
+	s := max(d, 0).Round(time.Second).String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
 }

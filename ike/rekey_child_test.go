@@ -227,7 +227,7 @@ func TestTrap_7296_53_Collisions(t *testing.T) {
 			for _, x := range faults() {
 				for k := range 14 {
 					struck := false
-					for seed := range uint64(6) {
+					for seed := range uint64(2) {
 						pair := two("")
 						pair.seed = seed
 						n := newPair(t, pair)
@@ -272,7 +272,7 @@ func faults() []fault {
 		{"none", 0, nil},
 		{"lost", 1, lost}, {"lost twice", 2, lost}, {"lost three times", 3, lost},
 		{"twice", 1, func(_ *network, d datagram) []datagram { return []datagram{d, d} }},
-		{"late", 1, late(40 * time.Millisecond)}, {"later", 1, late(300 * time.Millisecond)}, {"very late", 1, late(6 * time.Second)},
+		{"late", 1, late(40 * time.Millisecond)}, {"very late", 1, late(6 * time.Second)},
 	}
 }
 
@@ -290,20 +290,6 @@ func (x fault) hook(n *network, k int, struck *bool) func(datagram) []datagram {
 		left--
 		return x.do(n, d)
 	}
-}
-
-// mute loses all answers of one kind until told otherwise.
-func (n *network) refuseRekeys(kind wire.NotifyType, data []byte) *int {
-	count := new(int)
-	n.tamper(func(o *opened) bool {
-		if !o.is(wire.CreateChildSA, true) {
-			return false
-		}
-		*count++
-		o.ps = []wire.Payload{&wire.Notify{Kind: kind, Data: data}}
-		return true
-	})
-	return count
 }
 
 // TestFirstUseBySoftLimit: the soft limit of one packet on a responder's new inbound SA says that the peer has the new pair; it asks for no rekey.
