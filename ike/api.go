@@ -198,8 +198,9 @@ type (
 	Reauthenticate struct{ Connection, Why string }
 	// Report is a line of the story, for the log, the monitor and the waiting tool.
 	Report struct {
-		Connection string // empty: not known yet
-		Caller     string // the connection whose peer a refused caller wanted to be
+		Connection string     // empty: not known yet
+		Caller     string     // the connection whose peer a refused caller wanted to be
+		From       netip.Addr // of a peer that has not proved its identity: anyone can cause this; else invalid
 		Child      string
 		Code       Code
 		Text       string // one line, without the connection's name

@@ -168,6 +168,12 @@ func TestNoConnection(t *testing.T) {
 	n.a.step(Initiate{})
 	n.run(2*time.Minute, func() bool { return n.a.finish != nil })
 	n.b.wants(CodeNoProposal, "no connection for 198.51.100.7 <-> 192.0.2.1", "site-a expects the peer at 192.0.2.99")
+	if from := n.b.said(CodeNoProposal).From; from != addrA {
+		t.Errorf("a report about a stranger is from %v", from)
+	}
+	if n.a.said(CodeNoProposal).From.IsValid() {
+		t.Error("a report about our own attempt is said to be about a stranger")
+	}
 }
 
 // TestTrap_6989_1_BadPublicValue: values of small order are dropped in IKE_SA_INIT, by both sides.

@@ -262,6 +262,9 @@ func (sa *SA) report(r Report) {
 	if sa.conn != nil {
 		r.Connection = sa.conn.Name
 	}
+	if n := sa.phase.name(); !sa.initiator && (n == phaseOpening || n == phaseAuthenticating) {
+		r.From = sa.path.Remote.Addr()
+	}
 	sa.out.Add(r)
 }
 

@@ -60,6 +60,7 @@ type Daemon struct {
 	hub       *hub
 	counters  counters
 	sendNote  sendNote
+	strangers strangers
 
 	stopping  chan struct{} // closed first: waits of clients end
 	quit      chan struct{} // closed when all IKE SAs have ended: shards and directory end

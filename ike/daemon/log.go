@@ -8,6 +8,9 @@ import (
 
 // tell is the one place where what happened goes to the log and to the watchers.
 func (d *Daemon) tell(n news) {
+	if !d.strangers.pass(n, d.tell) {
+		return
+	}
 	d.hub.publish(n)
 	if n.finish != nil {
 		return // its reports came before it
