@@ -40,6 +40,22 @@ func (h *Host) Lookup(ctx context.Context, dst netip.Addr) (Path, error) {
 	return Path{r, match[0].Protocol == RouteProtocol}, nil
 }
 
+// Addresses returns those of this host in its network namespace, both families.
+func (h *Host) Addresses(ctx context.Context) ([]netip.Addr, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	all, err := h.nl.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	out := make([]netip.Addr, 0, len(all))
+	for _, k := range all {
+		out = append(out, addr(k.IP).Unmap())
+	}
+	return out, nil
+}
+
 // AddressIn returns an address of this host inside p, preferring none over one that is loopback's own (127.0.0.1, ::1)
 // or link-local; false when there is none.
 func (h *Host) AddressIn(ctx context.Context, p netip.Prefix) (netip.Addr, bool, error) {

@@ -88,6 +88,8 @@ func (h *fakeHost) AddressIn(_ context.Context, p netip.Prefix) (netip.Addr, boo
 	return netip.Addr{}, false, nil
 }
 
+func (h *fakeHost) Addresses(context.Context) ([]netip.Addr, error) { return h.addresses, nil }
+
 func (h *fakeHost) Sweep(context.Context, []netcfg.Route) error { return nil }
 
 type fakeSet[T comparable] struct{ have []T }

@@ -12,77 +12,40 @@ import (
 	"cygnet/xfrm"
 )
 
-// guard is a policy of the kernel's for packets that arrive in clear: what a Protect or Block policy covers is refused (RFC 4301 section 5.2),
-// whether it is for this host or to be forwarded. Packets out of the TUN, which came sealed, are exempt by a setting of that device, IKE by
-// policies of its sockets. Kernels without ESP have the policies all the same.
+// guard is a policy of the kernel's for clear packets: what a Protect or Block policy covers is refused (RFC 4301 section 5), whether it arrives
+// for this host, is to be forwarded, or would leave by a device that is not the TUN because somebody changed the routing. Packets into and out
+// of the TUN are exempt by settings of that device, IKE and sealed ones by policies of the transport's sockets. Kernels without ESP have the
+// policies all the same.
 type guard struct {
-	forward  bool // else: for this host
+	dir      byte
 	src, dst netip.Prefix
 	proto    uint8
 	sport    masked
 	dport    masked
+	device   uint32 // index of the only device by which packets leave; 0: any
 	mark     uint32 // only packets with it; 0: all
+	ifID     uint32 // always 0 in ours
 	allow    bool
+	tunnel   bool // by an SA of the kernel's: never ours, but of a kernel data plane before
 	priority uint32
 }
 
 // slot is what the kernel takes for a policy's identity.
 func (g guard) slot() guard {
-	g.allow, g.priority = false, 0
+	g.allow, g.tunnel, g.priority = false, false, 0
 	return g
 }
 
 // masked is how the kernel knows ports: the bits of port under mask.
 type masked struct{ port, mask uint16 }
 
-// Priorities of ours in the kernel, as the ledger has them; and the one that is before all others.
+// Priorities and reqids of ours in the kernel, as the ledger has them; priorityFirst is before all others.
 const (
 	priorityFirst = 0x00100000
 	priorityLast  = 0x001fffff
+	reqIDFirst    = 0x43590000
+	reqIDLast     = 0x4359ffff
 )
-
-// planGuards mirrors the policies: an outbound one guards the way back. marked: what comes out of the TUN bears innerMark; without it IPv6 packets
-// for this host itself cannot be told from clear ones and are not guarded.
-func planGuards(policies []xfrm.Policy, marked bool) []guard {
-	var list []guard
-	seen := map[guard]bool{}
-	put := func(g guard) {
-		for _, g.forward = range []bool{false, true} {
-			possible := g.forward || marked || g.dst.Addr().Is4()
-			if possible && !seen[g.slot()] {
-				seen[g.slot()] = true
-				list = append(list, g)
-			}
-		}
-	}
-	v6 := false
-	for i := range policies {
-		p := &policies[i]
-		in := p.Slot.Selector
-		if p.Slot.Direction == xfrm.Out {
-			in.Src, in.Dst, in.SrcPorts, in.DstPorts = in.Dst, in.Src, in.DstPorts, in.SrcPorts
-		}
-		v6 = v6 || in.Src.Addr().Is6()
-		for _, s := range masks(in.SrcPorts) {
-			for _, d := range masks(in.DstPorts) {
-				put(guard{src: in.Src, dst: in.Dst, proto: in.Proto, sport: s, dport: d, allow: p.Action == xfrm.Pass, priority: p.Priority})
-			}
-		}
-		// As for routes: hosts of the local prefix reach each other although the remote prefix covers them.
-		if p.Action != xfrm.Pass && in.Src.Bits() < in.Dst.Bits() && in.Src.Contains(in.Dst.Addr()) {
-			put(guard{src: in.Dst, dst: in.Dst, allow: true, priority: priorityFirst})
-		}
-	}
-	if v6 {
-		// Router and neighbour discovery and redirects (RFC 4861) work the link, whatever the selectors cover.
-		any := netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-		for kind := uint16(133); kind <= 137; kind++ {
-			put(guard{src: any, dst: any, proto: protoICMPv6, sport: masked{kind, math.MaxUint16}, allow: true, priority: priorityFirst})
-		}
-		put(guard{src: any, dst: any, mark: innerMark, allow: true, priority: priorityFirst})
-	}
-	return list
-}
 
 // masks covers a range of ports by ports with masks. OPAQUE has none: the kernel cannot say it.
 func masks(r xfrm.Ports) []masked {
@@ -115,10 +78,15 @@ const (
 	offDir      = 160
 	offAction   = 161
 
-	dirIn, dirForward = 0, 2
-	actionBlock       = 1
-	attrTemplates     = 5
-	attrMark          = 21
+	dirIn, dirOut, dirForward = 0, 1, 2
+
+	actionBlock   = 1
+	attrTemplates = 5
+	attrMark      = 21
+	attrIfID      = 31
+
+	templateLen    = 64
+	offTemplateReq = 44
 )
 
 // kernelGuards are the policies of the network namespace in which they were opened.
@@ -144,11 +112,11 @@ func (k *kernelGuards) add(g guard) error {
 		binary.NativeEndian.PutUint64(b[selectorLen+8*n:], math.MaxUint64)
 	}
 	binary.NativeEndian.PutUint32(b[offPriority:], g.priority)
-	b[offDir] = g.dir()
+	b[offDir] = g.dir
 	if !g.allow {
 		b[offAction] = actionBlock
 	}
-	if err := k.nl.request(msgUpdatePolicy, unix.NLM_F_ACK, g.putMark(b), nil); err != nil {
+	if err := k.nl.request(msgUpdatePolicy, unix.NLM_F_ACK, g.putIdentity(b), nil); err != nil {
 		return fmt.Errorf("guard against clear packets %v -> %v: %w", g.src, g.dst, err)
 	}
 	return nil
@@ -157,8 +125,8 @@ func (k *kernelGuards) add(g guard) error {
 func (k *kernelGuards) remove(g guard) error {
 	b := make([]byte, policyIDLen)
 	g.putSelector(b)
-	b[policyIDLen-4] = g.dir()
-	err := k.nl.request(msgDeletePolicy, unix.NLM_F_ACK, g.putMark(b), nil)
+	b[policyIDLen-4] = g.dir
+	err := k.nl.request(msgDeletePolicy, unix.NLM_F_ACK, g.putIdentity(b), nil)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove the guard against clear packets %v -> %v: %w", g.src, g.dst, err)
 	}
@@ -178,13 +146,6 @@ func (k *kernelGuards) list() ([]guard, error) {
 	return list, nil
 }
 
-func (g *guard) dir() byte {
-	if g.forward {
-		return dirForward
-	}
-	return dirIn
-}
-
 // putSelector writes struct xfrm_selector.
 func (g *guard) putSelector(b []byte) {
 	copy(b, g.dst.Addr().AsSlice())
@@ -198,17 +159,22 @@ func (g *guard) putSelector(b []byte) {
 	}
 	binary.NativeEndian.PutUint16(b[40:], family)
 	b[42], b[43], b[44] = byte(g.dst.Bits()), byte(g.src.Bits()), g.proto
+	binary.NativeEndian.PutUint32(b[48:], g.device)
 }
 
-// putMark appends struct xfrm_mark: value and mask.
-func (g *guard) putMark(b []byte) []byte {
-	if g.mark == 0 {
-		return b
+// putIdentity appends what belongs to a policy's identity beside the selector: struct xfrm_mark (value and mask) and the interface.
+func (g *guard) putIdentity(b []byte) []byte {
+	if g.mark != 0 {
+		b = attribute(b, attrMark, binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, g.mark), math.MaxUint32))
 	}
-	return attribute(b, attrMark, binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, g.mark), math.MaxUint32))
+	if g.ifID != 0 {
+		b = attribute32(b, attrIfID, g.ifID)
+	}
+	return b
 }
 
-// decodeGuard is false for a policy that is not ours: of another band of priorities, outbound, or one that uses SAs.
+// decodeGuard is false for a policy that is not ours: of another band of priorities, or by SAs whose reqid is not in our range. Those that a
+// kernel data plane put before us are ours.
 func decodeGuard(b []byte) (g guard, ours bool) {
 	if len(b) < policyLen {
 		return guard{}, false
@@ -227,13 +193,19 @@ func decodeGuard(b []byte) (g guard, ours bool) {
 		return masked{binary.BigEndian.Uint16(b[n:]), binary.BigEndian.Uint16(b[n+2:])}
 	}
 	g.dport, g.sport, g.proto = port(32), port(36), b[44]
-	g.priority = binary.NativeEndian.Uint32(b[offPriority:])
-	g.forward, g.allow = b[offDir] == dirForward, b[offAction] != actionBlock
-	ours = (b[offDir] == dirIn || g.forward) && g.priority >= priorityFirst && g.priority <= priorityLast
+	g.priority, g.device = binary.NativeEndian.Uint32(b[offPriority:]), binary.NativeEndian.Uint32(b[48:])
+	g.dir, g.allow = b[offDir], b[offAction] != actionBlock
+	ours = g.dir <= dirForward && g.priority >= priorityFirst && g.priority <= priorityLast
 	attributes(b[policyLen:], func(kind uint16, v []byte) {
-		ours = ours && kind != attrTemplates
-		if kind == attrMark && len(v) == 8 {
+		switch {
+		case kind == attrTemplates && len(v) >= templateLen:
+			g.tunnel = true
+			reqID := binary.NativeEndian.Uint32(v[offTemplateReq:])
+			ours = ours && reqID >= reqIDFirst && reqID <= reqIDLast
+		case kind == attrMark && len(v) == 8:
 			g.mark = binary.NativeEndian.Uint32(v)
+		case kind == attrIfID && len(v) == 4:
+			g.ifID = binary.NativeEndian.Uint32(v)
 		}
 	})
 	return g, ours

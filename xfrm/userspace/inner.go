@@ -3,7 +3,6 @@ package userspace
 import (
 	"encoding/binary"
 	"fmt"
-	"net"
 	"runtime"
 	"unsafe"
 
@@ -15,11 +14,7 @@ import (
 const innerMark = Mark + 1
 
 // markInner puts innerMark on all that a device receives: the smallest of programs on its ingress (TCX, Linux 6.6). The descriptor keeps it there.
-func markInner(device string) (fd int, err error) {
-	link, err := net.InterfaceByName(device)
-	if err != nil {
-		return -1, err
-	}
+func markInner(device uint32) (fd int, err error) {
 	const (
 		movImmediate = 0xb7 // r = value
 		storeWord    = 0x63 // *(u32 *)(r + offset) = r
@@ -33,13 +28,13 @@ func markInner(device string) (fd int, err error) {
 	program = append(program, instruction(exit, 0, 0, 0, 0)...)
 	prog, err := loadProgram(program)
 	if err != nil {
-		return -1, fmt.Errorf("load a program for device %s: %w", device, err)
+		return -1, fmt.Errorf("load a program for device %d: %w", device, err)
 	}
 	defer unix.Close(prog)
-	attr := struct{ prog, target, attach, flags uint32 }{uint32(prog), uint32(link.Index), unix.BPF_TCX_INGRESS, 0}
+	attr := struct{ prog, target, attach, flags uint32 }{uint32(prog), device, unix.BPF_TCX_INGRESS, 0}
 	fd, err = bpf(unix.BPF_LINK_CREATE, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	if err != nil {
-		return -1, fmt.Errorf("attach a program to device %s: %w", device, err)
+		return -1, fmt.Errorf("attach a program to device %d: %w", device, err)
 	}
 	return fd, nil
 }

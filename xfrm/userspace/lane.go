@@ -18,14 +18,15 @@ const (
 // lane takes packets from the TUN to sealed bursts: one goroutine, from the read to the send.
 type lane struct {
 	d     *Driver
+	dev   device
 	burst xfrm.Burst
 	arena []byte // the packets of the burst, one after the other
 	now   int64
 }
 
-func newLane(d *Driver) *lane {
+func newLane(d *Driver, dev device) *lane {
 	return &lane{
-		d: d, arena: make([]byte, 0, burstOctets+2*maxPacket),
+		d: d, dev: dev, arena: make([]byte, 0, burstOctets+2*maxPacket),
 		burst: xfrm.Burst{Packets: make([][]byte, 0, burstPackets)},
 	}
 }
@@ -38,7 +39,7 @@ func (l *lane) run() {
 	}
 	for {
 		l.now = time.Now().Unix()
-		err := l.d.dev.readAll(take)
+		err := l.dev.readAll(take)
 		l.flush()
 		if err != nil {
 			return

@@ -100,11 +100,14 @@ type gateway struct {
 	driver *Driver
 	outer  netip.AddrPort
 	conn   *net.UDPConn
+
+	warnings chan error
 }
 
 func (g *gateway) start(t *testing.T) {
 	t.Helper()
 	var err error
+	g.warnings = make(chan error, 64)
 	g.do(func() {
 		lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 			return c.Control(func(fd uintptr) { asTransport(t, int(fd)) })
@@ -114,7 +117,7 @@ func (g *gateway) start(t *testing.T) {
 			return
 		}
 		g.conn = pc.(*net.UDPConn)
-		g.driver, err = New(Config{Rand: rand.Reader, Send: g.send})
+		g.driver, err = New(Config{Rand: rand.Reader, Send: g.send, Warn: g.warn})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +149,13 @@ func (g *gateway) stop(t *testing.T) {
 		t.Error(err)
 	}
 	g.conn.Close()
+}
+
+func (g *gateway) warn(err error) {
+	select {
+	case g.warnings <- err:
+	default:
+	}
 }
 
 func (g *gateway) send(b *xfrm.Burst) error {
@@ -246,6 +256,7 @@ func (n *netns) pings(t *testing.T, to string) {
 }
 
 func TestPingThroughTwoDrivers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.a.start(t)
 	s.b.start(t)
@@ -292,6 +303,7 @@ func (n *netns) received(t *testing.T) string {
 // RFC 4301 section 5.2: a clear packet that a protect policy covers is discarded, whether it is for a host behind the gateway or for the gateway itself.
 // The forger is on the link to the gateway and uses the addresses of the peer's hosts.
 func TestTrap_4301_2_ForgedClearPackets(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	forge := func() {
 		var all sync.WaitGroup
@@ -321,6 +333,7 @@ func TestTrap_4301_2_ForgedClearPackets(t *testing.T) {
 
 // A new process takes over what the last one left, and Sweep removes what it does not want.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.a.start(t)
 	s.b.start(t)
@@ -363,6 +376,7 @@ func TestRestart(t *testing.T) {
 // The remote prefix is everything, the peer's outer address included, and the host filters by reverse path strictly: neither ESP nor the local
 // network goes into the TUN.
 func TestEverythingThroughTheTunnel(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.a.must(t, "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.wan.rp_filter=1 net.ipv4.conf.default.rp_filter=1")
 	s.b.must(t, "ip addr add 203.0.113.9/32 dev lo")
@@ -381,6 +395,7 @@ func TestEverythingThroughTheTunnel(t *testing.T) {
 
 // Host to host: the selectors are the outer addresses themselves.
 func TestHostToHost(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.a.start(t)
 	s.b.start(t)
@@ -401,6 +416,7 @@ func TestHostToHost(t *testing.T) {
 }
 
 func TestRemoveRules(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.a.must(t, "ip rule add pref 9 to 10.9.0.0/16 lookup main")
 	s.a.start(t)

@@ -22,6 +22,8 @@ func openNetlink(protocol int) (*netlink, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Dumps are of what was asked for alone (Linux 4.20); older kernels list more.
+	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 	timeout := unix.NsecToTimeval(int64(5 * time.Second))
 	err = errors.Join(unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout))
 	if err != nil {

@@ -24,7 +24,7 @@ func (d *Driver) Receive(b *xfrm.Burst) {
 			continue
 		}
 		if inner := d.open(s, p, b.Remote, now); inner != nil {
-			if err := d.dev.write(inner); err != nil {
+			if err := (*d.dev.Load()).write(inner); err != nil {
 				d.drops.writing.Add(1)
 			}
 		}

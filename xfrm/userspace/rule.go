@@ -24,8 +24,26 @@ type rule struct {
 	table          uint32
 }
 
+// normal is r as the kernel shows it: what matches everything is not there.
+func (r rule) normal() rule {
+	for _, p := range []*netip.Prefix{&r.from, &r.to} {
+		if p.IsValid() && p.Bits() == 0 {
+			*p = netip.Prefix{}
+		}
+	}
+	for _, p := range []*xfrm.Ports{&r.sports, &r.dports} {
+		if anyPort(*p) {
+			*p = xfrm.Ports{}
+		}
+	}
+	return r
+}
+
 func (r rule) String() string {
 	s := fmt.Sprintf("rule %d", r.pref)
+	if r.v6 {
+		s = "IPv6 " + s
+	}
 	if r.from.IsValid() {
 		s += " from " + r.from.String()
 	}

@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"reflect"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"cygnet/xfrm"
 	"cygnet/xfrm/netcfg"
@@ -39,6 +36,8 @@ const (
 // differs.
 type steering struct {
 	net    Network
+	dev    *hostLink   // nil in tests without a host, as table is
+	table  routeLister // what stands in our table
 	rules  ruleSet
 	guards guardSet // nil: the kernel cannot
 	link   netcfg.Link
@@ -180,8 +179,28 @@ func (s *steering) plan(ctx context.Context, policies []xfrm.Policy) (plan, erro
 		}
 	}
 	p.rules = planRules(policies, s.ports)
-	p.guards = planGuards(policies, s.marked)
+	own, err := s.ownIPv6(ctx, policies)
+	if err != nil {
+		return p, err
+	}
+	p.guards = planGuards(policies, s.marked, s.index(), own)
 	return p, nil
+}
+
+// index of the TUN.
+func (s *steering) index() uint32 {
+	if s.dev == nil {
+		return 0
+	}
+	return s.dev.index
+}
+
+// ownIPv6 are the addresses of this host when the guards ask for them.
+func (s *steering) ownIPv6(ctx context.Context, policies []xfrm.Policy) ([]netip.Addr, error) {
+	if s.guards == nil || !slices.ContainsFunc(policies, func(p xfrm.Policy) bool { return p.Slot.Selector.Src.Addr().Is6() }) {
+		return nil, nil
+	}
+	return s.net.Addresses(ctx)
 }
 
 // planRoutes adds the routes of an outbound policy that protects or blocks: into the TUN, with a source that lets this host's own
@@ -219,6 +238,7 @@ func planRules(policies []xfrm.Policy, ports [2]uint16) []rule {
 	var rules []rule
 	seen := map[rule]bool{}
 	put := func(r rule) {
+		r = r.normal()
 		if !seen[r] {
 			seen[r] = true
 			rules = append(rules, r)
@@ -383,35 +403,29 @@ func newSteering(c Config) (*steering, error) {
 	}
 	s.rules = rules
 	closers = append(closers, rules.nl.close)
+	s.table = kernelRoutes{rules.nl}
+	if s.dev, err = openLink(c.TUN); err != nil {
+		return nil, errors.Join(err, s.closer())
+	}
+	closers = append(closers, s.dev.close)
+	if err := s.attach(); err != nil {
+		return nil, errors.Join(err, s.closer())
+	}
 	guards, err := openGuards()
 	if err == nil {
 		closers = append(closers, guards.nl.close)
-		err = exempt(c.TUN)
+		_, err = s.dev.exempt()
 	}
 	if err != nil {
-		s.notes = append(s.notes, fmt.Sprintf("clear packets that should have come through a tunnel are refused by reverse path filtering alone (%v): "+
-			"set net.ipv4.conf.all.rp_filter = 1, and filter IPv6", err))
+		s.notes = append(s.notes, fmt.Sprintf("clear packets that should have come through a tunnel are refused by reverse path filtering alone, and those that should "+
+			"leave through one are kept by routing alone (%v): set net.ipv4.conf.all.rp_filter = 1, and filter IPv6", err))
 		return s, nil
 	}
 	s.guards = guards
-	program, err := markInner(c.TUN)
-	if err != nil {
+	if err := s.dev.mark(); err != nil {
 		s.notes = append(s.notes, fmt.Sprintf("clear IPv6 packets to addresses of this host itself are not refused where they should have come through a tunnel (%v)", err))
 		return s, nil
 	}
 	s.marked = true
-	closers = append(closers, func() error { return unix.Close(program) })
 	return s, nil
-}
-
-// exempt keeps the guards off what comes out of the TUN. A kernel without IPv6 has no such setting for it.
-func exempt(tun string) error {
-	if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+tun+"/disable_policy", []byte("1"), 0); err != nil {
-		return err
-	}
-	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+tun+"/disable_policy", []byte("1"), 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return err
 }

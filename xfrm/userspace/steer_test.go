@@ -34,9 +34,6 @@ func (b *bench) hostText() []string {
 	}
 	for _, r := range b.host.rules.have {
 		line := r.String()
-		if r.v6 {
-			line += " v6"
-		}
 		if r.local {
 			line += fmt.Sprintf(" own %d %d", r.proto, r.sports.First)
 		}
@@ -61,7 +58,7 @@ func TestSteering(t *testing.T) {
 		}},
 		{"blocked", []xfrm.Policy{blockPolicy(lanToLAN, 1)}, []string{"route unreachable 10.2.0.0/16 " + beneath, rule4}},
 		{"IPv6", []xfrm.Policy{outPolicy(selector("fd01::/64", "fd02::/64"), 1, 1)}, []string{
-			"route fd02::/64 " + tun, "route unreachable fd02::/64 " + beneath, rule4 + " v6",
+			"route fd02::/64 " + tun, "route unreachable fd02::/64 " + beneath, "IPv6 " + rule4,
 		}},
 		{"everything through the tunnel", []xfrm.Policy{outPolicy(selector("10.1.0.0/16", "0.0.0.0/0"), 1, 1)}, []string{
 			"route 0.0.0.0/0 dev cygnet0 src 10.1.0.1 metric 64 table 17241", "route unreachable 0.0.0.0/0 " + beneath,
@@ -139,11 +136,15 @@ func TestGuards(t *testing.T) {
 	web := lanToLAN
 	web.Proto, web.DstPorts = 6, xfrm.Ports{First: 80, Last: 90}
 	b.apply(t, xfrm.PutPolicy{Policy: outPolicy(lanToLAN, 1, 1)}, xfrm.PutPolicy{Policy: in})
-	if n := len(b.host.guards.have); n != 2 { // in and forward, once for both directions
+	if n := len(b.host.guards.have); n != 3 { // out; in and forward once for both directions
 		t.Errorf("%d guards: %+v", n, b.host.guards.have)
 	}
 	for _, g := range b.host.guards.have {
-		if g.allow || g.src != back.Src || g.dst != back.Dst {
+		want := back
+		if g.dir == dirOut {
+			want = lanToLAN
+		}
+		if g.allow || g.src != want.Src || g.dst != want.Dst {
 			t.Errorf("%+v", g)
 		}
 	}
@@ -154,7 +155,7 @@ func TestGuards(t *testing.T) {
 	b.apply(t, xfrm.PutPolicy{Policy: p})
 	b.apply(t, xfrm.RemovePolicy{Slot: p.Slot}, xfrm.PutPolicy{Policy: outPolicy(web, 1, 1)})
 	for _, g := range b.host.guards.have {
-		if g.proto != 6 || g.sport.mask == 0 || g.dport.mask != 0 {
+		if g.proto != 6 || (g.sport.mask == 0) != (g.dir == dirOut) || (g.dport.mask == 0) == (g.dir == dirOut) {
 			t.Errorf("%+v", g)
 		}
 	}

@@ -37,6 +37,7 @@ const (
 type Network interface {
 	Set(ctx context.Context, owner string, d netcfg.Desired) error
 	AddressIn(ctx context.Context, p netip.Prefix) (netip.Addr, bool, error)
+	Addresses(ctx context.Context) ([]netip.Addr, error)
 	Sweep(ctx context.Context, keep []netcfg.Route) error
 }
 
@@ -53,24 +54,29 @@ type Config struct {
 	Why   string    // for Capabilities
 	// PlainESP: Send takes bursts without ports, and Receive gets them.
 	PlainESP bool
+	// Warn is told what others changed of what is ours on the host, and what could not be put back; may be nil.
+	Warn func(error)
 }
 
 // Driver is an xfrm.Driver.
 type Driver struct {
 	config Config
-	dev    device
 	host   *steering
+	watch  *watch // nil in tests without a host
 
-	mu       sync.Mutex // Apply and what it changes
+	mu       sync.Mutex    // Apply and what it changes
+	lane     chan struct{} // closed when the lane of the device of now has ended
 	sas      map[xfrm.SAID]*sa
 	policies map[xfrm.Slot]*policy
 	births   uint64 // of SAs, in order
 	closed   bool
 
-	tables atomic.Pointer[tables] // what the packet path sees
-	events *events
-	drops  dropCounters
-	loop   sync.WaitGroup
+	tables   atomic.Pointer[tables] // what the packet path sees
+	dev      atomic.Pointer[device]
+	events   *events
+	drops    dropCounters
+	loop     sync.WaitGroup
+	watching sync.WaitGroup
 }
 
 var _ xfrm.Driver = (*Driver)(nil)
@@ -98,18 +104,38 @@ func New(c Config) (*Driver, error) {
 	if err := host.apply(context.Background(), nil); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
+	if err := d.startWatch(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	return d, nil
 }
 
 func newDriver(c Config, dev device, host *steering) *Driver {
 	d := &Driver{
-		config: c, dev: dev, host: host,
+		config: c, host: host,
 		sas: make(map[xfrm.SAID]*sa), policies: make(map[xfrm.Slot]*policy),
 		events: newEvents(),
 	}
 	d.tables.Store(newTables(nil, nil))
-	d.loop.Go(func() { newLane(d).run() })
+	d.replaceDevice(dev)
 	return d
+}
+
+// replaceDevice puts dev in the place of the device of now, if there is one, and begins to read it when the reader of the other has ended: bursts
+// are sent by one goroutine at a time.
+func (d *Driver) replaceDevice(dev device) {
+	old, before, done := d.dev.Swap(&dev), d.lane, make(chan struct{})
+	d.lane = done
+	d.loop.Go(func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		newLane(d, dev).run()
+	})
+	if old != nil {
+		(*old).Close() // an error of a device that is gone already changes nothing
+	}
 }
 
 // Capabilities of this data plane; they depend on nothing that the host could lack.
@@ -149,7 +175,10 @@ func (d *Driver) Close() error {
 	if closed {
 		return nil
 	}
-	err := d.dev.Close()
+	if d.watch != nil {
+		d.watch.stop()
+	}
+	err := (*d.dev.Load()).Close()
 	d.loop.Wait()
 	d.events.close()
 	return errors.Join(err, d.host.close())
