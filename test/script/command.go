@@ -57,9 +57,8 @@ func (w *world) established(children []string, text string) error {
 	if err := w.a.command("up", children); err != nil {
 		return err
 	}
-	if err := w.rest(); err != nil {
-		return err
-	}
+	w.runUntil(w.now.Add(quiet))
+	w.shown = w.now
 	if len(w.a.machines()) != 1 || len(children) == 0 && len(w.a.childrenUp()) < len(w.children) {
 		return errors.New("it does not come up")
 	}
@@ -201,7 +200,8 @@ func (w *world) rule(verb string, args []string) error {
 }
 
 func notifyNamed(name string) wire.NotifyType {
-	for n := range wire.NotifyType(40) {
+	const firstStatus = 16384 // below are errors
+	for n := range wire.NotifyType(firstStatus) {
 		if n.String() == name {
 			return n
 		}
