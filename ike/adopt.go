@@ -244,8 +244,8 @@ func (sa *SA) yield() {
 		return
 	}
 	sa.queue, sa.postponed = nil, nil
-	sa.enter(&closing{limit: sa.now.Add(replacedLast), end: Finish{Code: CodeClosed, Text: "both sides rekeyed at once; the other IKE SA stays"}}, "yielded")
-	sa.postpone(replacedLimit, &deleteOld{})
+	sa.enter(&closing{limit: sa.now.Add(replacedLimit + 2*closingLimit), end: Finish{Code: CodeClosed, Text: "both sides rekeyed at once; the other IKE SA stays"}}, "yielded")
+	sa.postpone(replacedLimit, &lastExchange{payload: deleteIKE()})
 }
 
 // disown: this IKE SA ends before one of its heirs has inherited, and they end with it.
