@@ -263,7 +263,9 @@ func foreignKey(key string) string {
 		"proposals": "ike", "esp_proposals": "esp in a child", "phase2alg": "esp in a child", "phase2": "esp in a child",
 		"dpdaction": "when_down and liveness", "dpd_action": "when_down and liveness", "dpddelay": "liveness = { idle }", "dpd_delay": "liveness = { idle }",
 		"retransmit-timeout": "liveness = { timeout }", "encap": "encapsulation", "forceencaps": "encapsulation", "replay-window": "replay_window",
-		"children": "child", "connections": "connection", "conn": "connection", "failureshunt": "when_down", "negotiationshunt": "when_down",
+		"rekey": "rekey_time, with \"0\" for never", "lifetime": "life_time in a child, rekey_time in a connection", "ikelifetime": "rekey_time", "salifetime": "life_time in a child",
+		"keylife": "life_time in a child", "margintime": "rekey_time", "rekeymargin": "rekey_time", "rekeyfuzz": "rand_time", "lifebytes": "life_bytes", "lifepackets": "life_packets",
+		"marginbytes": "rekey_bytes", "marginpackets": "rekey_packets", "reauth": "reauth_time, with \"0\" for never", "children": "child", "connections": "connection", "conn": "connection", "failureshunt": "when_down", "negotiationshunt": "when_down",
 	}
 	if w, ok := words[key]; ok {
 		return "here it is written " + w
