@@ -42,6 +42,7 @@ type connection struct {
 
 	raiseTries int
 	raiseAt    ike.Time // when missing children are asked for on the serving IKE SA; zero: no need
+	idleAt     ike.Time // when an IKE SA without a child is lowered; zero: there is none
 	dropAt     ike.Time // when a duplicate is lowered; zero: there is none
 
 	held claims // what owner() has in the ledger
@@ -140,7 +141,7 @@ func (c *connection) startsAtNextTry() bool {
 }
 
 func (c *connection) deadline() (at ike.Time) {
-	for _, t := range []ike.Time{c.nextTry, c.raiseAt, c.dropAt} {
+	for _, t := range []ike.Time{c.nextTry, c.raiseAt, c.dropAt, c.idleAt} {
 		if t != 0 && (at == 0 || t.Before(at)) {
 			at = t
 		}

@@ -33,6 +33,7 @@ type sa struct {
 	opened    ike.Time        // by us, at
 	children  map[string]bool // that are up
 	upSince   ike.Time        // its first child
+	idleSince ike.Time        // without child, and nobody asked for one
 	renews    *sa             // that it is to replace
 }
 
@@ -87,7 +88,7 @@ func (t turn) claimed(ev Claimed) {
 		c.sas = append(c.sas, a)
 	}
 	t.seq++
-	a.claimed, a.peer, a.seq, a.since = true, ev.Peer, t.seq, t.now
+	a.claimed, a.peer, a.seq, a.since, a.idleSince = true, ev.Peer, t.seq, t.now, t.now
 	c := a.conn
 	switch {
 	case c.operator == wantDown:
@@ -102,6 +103,9 @@ func (t turn) claimed(ev Claimed) {
 		if ev.InitialContact {
 			t.initialContact(a)
 		}
+		t.crowd(a)
+	}
+	if a.serves() {
 		if !a.initiated {
 			t.cancel(c, a)
 		}
@@ -182,6 +186,7 @@ func (t turn) childDown(ev ChildDown) {
 		return
 	}
 	delete(a.children, ev.Child)
+	a.idleSince = t.now
 	t.settle(a.conn)
 }
 
@@ -277,6 +282,7 @@ func (t turn) complete(c *connection, keep, other *sa) ike.Time {
 		asked, ok := c.asked[ch.Name]
 		if other.children[ch.Name] && !keep.children[ch.Name] && !c.off[ch.Name] && (!ok || t.now.Sub(asked) >= raiseAgain) {
 			c.noteAsked(t.now, []string{ch.Name})
+			keep.asksFor(t.now)
 			t.tell(keep, ike.RaiseChild{Child: ch.Name})
 		}
 	}

@@ -122,7 +122,7 @@ func (t turn) downChild(c *connection, child string) {
 // stop lowers all IKE SAs of a connection and forgets what was planned.
 func (t turn) stop(c *connection, why string) {
 	c.queued, c.asked, c.stale = nil, nil, c.starting
-	c.nextTry, c.tries, c.raiseAt, c.raiseTries, c.dropAt = 0, 0, 0, 0, 0
+	c.nextTry, c.tries, c.raiseAt, c.raiseTries, c.dropAt, c.idleAt = 0, 0, 0, 0, 0, 0
 	for _, a := range c.sas {
 		t.lower(a, ike.Lower{Why: why})
 	}
@@ -151,6 +151,7 @@ func (t turn) raise(a *sa, children []string, packet *xfrm.Selector) {
 			continue
 		}
 		a.conn.noteAsked(t.now, []string{name})
+		a.asksFor(t.now)
 		t.tell(a, ike.RaiseChild{Child: name, Packet: packet})
 	}
 }
@@ -172,6 +173,7 @@ func (t turn) settle(c *connection) {
 	}
 	t.endDuplicates(c)
 	t.renewed(c)
+	t.endIdle(c)
 	if len(c.serving()) > 0 {
 		t.raiseMissing(c)
 		return
