@@ -42,6 +42,8 @@ type child struct {
 	deleting      bool // our Delete is on its way
 	gone          bool // removed: answers about it come late
 	since         Time
+	narrowed      string // what the peer made of our selectors, for people; empty: it took them whole
+	begun         Time   // when its CREATE_CHILD_SA began; 0: it came with the IKE SA
 	reqid         uint32
 	replaces      *child         // the one that it rekeys, until that is gone
 	surplus       Time           // when it is deleted because the peer raised an equal one; 0: it is not
@@ -193,7 +195,14 @@ func (sa *SA) childUp(c *child) {
 	}
 	c.up, c.since = true, sa.now
 	sa.born(c)
-	r := Report{Child: c.config.Name, Code: CodeChildUp, Text: "up in " + sa.elapsed() + ": " + sa.childText(c), Detail: c.spiText()}
+	begun := c.begun
+	if begun == 0 {
+		begun = sa.since
+	}
+	r := Report{Child: c.config.Name, Code: CodeChildUp, Text: "up in " + duration(sa.now.Sub(begun)) + ": " + sa.childText(c), Detail: c.spiText()}
+	if c.narrowed != "" {
+		r.Text += "; " + c.narrowed
+	}
 	if c.replaces != nil {
 		r.Code, r.Text = CodeRekeyed, "rekeyed: "+sa.childText(c)
 	}

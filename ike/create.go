@@ -213,6 +213,9 @@ func (sa *SA) concludeChild(x exchange, plan *childPlan, ps []wire.Payload, shar
 		return
 	}
 	c.nonce = lowest(ni, nr)
+	if _, ok := x.(*createExchange); ok {
+		c.begun = sa.requests.first
+	}
 	c.redundant = sa.outdone(c)
 	sa.install(c, func(err error) {
 		sa.done(x)
@@ -254,10 +257,12 @@ func (sa *SA) acceptAnswer(plan *childPlan, ps []wire.Payload) (*child, *Refusal
 		return nil, mismatch("CREATE_CHILD_SA", CodeNoSelectors, mm)
 	}
 	c := &child{config: plan.config, spiIn: plan.spi, spiOut: choice.SPI, suite: choice.Suite, group: choice.Group, local: i, remote: r, initiated: true}
+	c.narrowed = c.narrowing()
 	if old := plan.old; old != nil {
 		if r := sameSelectors(old, i, r); r != nil {
 			return nil, r
 		}
+		c.narrowed = old.narrowed
 		c.rekeys = old
 		if !old.gone {
 			c.replaces = old

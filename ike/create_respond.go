@@ -150,8 +150,11 @@ func (sa *SA) chooseChild(a *childAsk) (*child, policy.ESPChoice, *Refusal) {
 			Why: fmt.Sprintf("the peer's child has a key of %s, asked for %s", suite.DHName(group), suite.DHName(choice.Group))}
 	}
 	c := &child{config: cfg, spiOut: choice.SPI, suite: choice.Suite, group: choice.Group, local: r, remote: i, replaces: a.replaces, rekeys: a.replaces}
+	if a.replaces != nil {
+		c.narrowed = a.replaces.narrowed
+	}
 	if a.create {
-		c.nonce = lowest(a.ni, a.nr)
+		c.nonce, c.begun = lowest(a.ni, a.nr), sa.now
 	}
 	return c, choice, nil
 }

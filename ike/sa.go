@@ -339,9 +339,6 @@ func (sa *SA) wipe() {
 	clear(sa.waits)
 }
 
-// elapsed is the time since Initiate or the first packet, for people.
-func (sa *SA) elapsed() string { return duration(sa.now.Sub(sa.since)) }
-
 // duration prints milliseconds below a second, tenths below ten seconds, else seconds.
 func duration(d time.Duration) string {
 	switch {
