@@ -161,6 +161,44 @@ func TestGuards(t *testing.T) {
 	}
 }
 
+// Of all that the guards of a set of policies say about a packet that leaves, the smallest priority decides.
+func TestGuardsOfWhatLeaves(t *testing.T) {
+	wide, narrow := outPolicy(selector("10.1.0.0/16", "0.0.0.0/0"), 50, 1), outPolicy(selector("10.1.0.0/16", "10.1.9.0/24"), 20, 1)
+	v6 := outPolicy(selector("fd01::/64", "::/0"), 60, 1)
+	own := []netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("fd01::1"), netip.MustParseAddr("2001:db8::1")}
+	policies := []xfrm.Policy{narrow, passPolicy(selector("10.1.0.0/16", "198.51.100.0/24"), 30), wide, blockPolicy(selector("fd01::/64", "fd03::/64"), 40), v6}
+	guards := planGuards(policies, true, 7, own)
+	for _, c := range []struct {
+		src, dst string
+		device   uint32
+		passes   bool
+	}{
+		{"10.1.0.5", "203.0.113.1", 3, false},
+		{"10.7.0.5", "203.0.113.1", 3, true}, // no policy's
+		{"10.1.0.5", "10.1.0.6", 3, true},
+		{"10.1.0.5", "10.1.9.6", 3, false}, // a remote prefix inside the local one
+		{"10.1.0.5", "224.0.0.5", 3, true},
+		{"10.1.0.5", "198.51.100.9", 3, true}, // bypass
+		{"fd01::5", "fd02::1", 3, false},
+		{"fd01::5", "fd02::1", 7, true}, // into the TUN
+		{"fd01::5", "ff02::5", 3, true},
+		{"fd01::1", "fd02::1", 0, true}, // of this host: no device yet
+		{"fd01::1", "fd03::1", 0, false},
+		{"2001:db8::1", "2001:db8::2", 0, true},
+	} {
+		src, dst := netip.MustParseAddr(c.src), netip.MustParseAddr(c.dst)
+		best := guard{allow: true, priority: priorityLast}
+		for _, g := range guards {
+			if g.dir == dirOut && g.proto == 0 && g.src.Contains(src) && g.dst.Contains(dst) && (g.device == 0 || g.device == c.device) && g.priority < best.priority {
+				best = g
+			}
+		}
+		if best.allow != c.passes {
+			t.Errorf("%s -> %s by device %d: passes %v, want %v (%+v)", c.src, c.dst, c.device, best.allow, c.passes, best)
+		}
+	}
+}
+
 func TestMasksCoverExactlyTheRange(t *testing.T) {
 	for _, r := range []xfrm.Ports{{First: 80, Last: 80}, {First: 80, Last: 90}, {First: 1, Last: 65535}, {First: 0, Last: 1023}, {First: 1024, Last: 65535}, {First: 5, Last: 4}, {}} {
 		list := masks(r)
@@ -187,8 +225,10 @@ func TestRuleCodec(t *testing.T) {
 		{v6: true, pref: prefTable, notMark: true, table: Table},
 		{pref: prefOwn, local: true, proto: 17, sports: xfrm.Ports{First: 500, Last: 500}, table: mainTable},
 		{pref: prefBypass, from: lanToLAN.Src, to: lanToLAN.Dst, proto: 6, sports: xfrm.Ports{First: 1, Last: 9}, dports: xfrm.Ports{First: 80, Last: 90}, table: mainTable},
+		{pref: prefBypass, from: netip.MustParsePrefix("0.0.0.0/0"), to: lanToLAN.Dst, sports: xfrm.Ports{First: 0, Last: 65535}, table: mainTable},
 		{v6: true, pref: prefException, to: netip.MustParsePrefix("fe80::/10"), table: mainTable},
 	} {
+		r = r.normal()
 		if got, ours := decodeRule(r.encode()); got != r || !ours {
 			t.Errorf("%+v became %+v, ours %v", r, got, ours)
 		}
@@ -201,6 +241,8 @@ func FuzzDecodeNetlink(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		decodeRule(b)
 		decodeGuard(b)
+		decodeRoute(b)
+		touches(b)
 		n := &netlink{}
 		n.answers(b, func([]byte) {})
 	})
