@@ -255,6 +255,7 @@ type ChildStatus struct {
 	Mode          string
 	Encap         bool
 	Local, Remote []string // selectors
+	Narrowed      string   // how the peer's answer is smaller than our offer, for people; empty: it is not
 	In, Out       xfrm.SAID
 	ReqID         uint32
 	Since         Time

@@ -36,6 +36,6 @@ func (sa *SA) Status() Status {
 func (c *child) status() ChildStatus {
 	return ChildStatus{
 		Name: c.config.Name, Up: c.up, SPIIn: c.spiIn, SPIOut: c.spiOut, Suite: espName(c.suite), Mode: "tunnel", Encap: c.encap,
-		Local: texts(c.local), Remote: texts(c.remote), In: c.inID(), Out: c.outID(), ReqID: c.reqid, Since: c.since,
+		Local: texts(c.local), Remote: texts(c.remote), Narrowed: c.narrowed, In: c.inID(), Out: c.outID(), ReqID: c.reqid, Since: c.since,
 	}
 }

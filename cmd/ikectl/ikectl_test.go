@@ -42,8 +42,8 @@ func (f *fake) Up(ctx context.Context, name, child string, emit func(control.Lin
 	return nil
 }
 
-func (f *fake) Down(_ context.Context, name, _ string, emit func(control.Line) error) *control.Failure {
-	emit(control.Line{Time: "2026-01-02T03:04:05.678Z", Connection: name, Code: "down", Text: "down", Done: true})
+func (f *fake) Down(_ context.Context, name, child string, emit func(control.Line) error) *control.Failure {
+	emit(control.Line{Time: "2026-01-02T03:04:05.678Z", Connection: name, Child: child, Code: "down", Text: "down", Done: true})
 	return nil
 }
 
@@ -195,6 +195,7 @@ func TestVerbs(t *testing.T) {
 		{"up site-b --timeout 0s", 2, "", "ikectl: --timeout must be longer than nothing, not 0s\n  hint: see: ikectl help\n"},
 		{"up site-b --nonsense", 2, "", "ikectl: flag provided but not defined: -nonsense\n  hint: see: ikectl help\n"},
 		{"down site-b", 0, "site-b: down\n", ""},
+		{"down site-b --child lan", 0, "site-b/lan: down\n", ""},
 		{"rekey site-b", 0, rekeyText, ""},
 		{"rekey site-b --child lan", 0, rekeyText, ""},
 		{"rekey site-b --ike", 0, "site-b: CREATE_CHILD_SA sent to 198.51.100.7:500\nsite-b: IKE SA rekeyed in 14 ms: AES-GCM-256, SHA2-256, X25519\n", ""},

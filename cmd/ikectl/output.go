@@ -57,6 +57,9 @@ func (c *command) printLine(l control.Line) {
 	if who == "" {
 		who = "cygnetd"
 	}
+	if l.Child != "" && l.Code == "down" { // all others name the child in their text
+		who += "/" + l.Child
+	}
 	fmt.Fprintf(c.out, "%s: %s\n", printable(who), printable(l.Text))
 	if c.verbose && l.Detail != "" {
 		fmt.Fprintf(c.out, "  %s\n", printable(l.Detail))

@@ -90,7 +90,11 @@ func (d *Daemon) describe(c ike.ChildStatus) string {
 	if c.Encap {
 		esp += " in UDP"
 	}
-	return fmt.Sprintf("%s <-> %s, %s, %s", strings.Join(c.Local, ", "), strings.Join(c.Remote, ", "), esp, d.caps.Name)
+	text := fmt.Sprintf("%s <-> %s, %s, %s", strings.Join(c.Local, ", "), strings.Join(c.Remote, ", "), esp, d.caps.Name)
+	if c.Narrowed != "" {
+		text += "; " + c.Narrowed
+	}
+	return text
 }
 
 // statusOf is what the directory says of a connection.
