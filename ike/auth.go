@@ -135,7 +135,7 @@ func (sa *SA) onAuthRequest(m *message) {
 	sa.establish()
 	_, first := wire.FindNotify(m.payloads, wire.NotifyInitialContact)
 	sa.out.Add(Claim{Connection: conn.Name, Config: conn, Peer: peer, InitialContact: first})
-	sa.answerChild(&childAsk{payloads: m.payloads, stage: "IKE_AUTH", ni: p.ni, nr: p.nr}, func(c *child, r *Refusal) {
+	sa.answerChild(&childAsk{payloads: m.payloads, stage: "IKE_AUTH", ni: p.ni, nr: p.nr, contact: first}, func(c *child, r *Refusal) {
 		if r != nil { // RFC 7296 section 2.21.2: the IKE SA is up all the same
 			sa.respond(append(proof, r.notify())...)
 			sa.refused(r, "")

@@ -18,6 +18,7 @@ type childAsk struct {
 	stage    string
 	ni, nr   []byte
 	create   bool // CREATE_CHILD_SA: own nonces, perhaps a key exchange
+	contact  bool // with INITIAL_CONTACT
 	replaces *child
 }
 
@@ -213,6 +214,16 @@ func (sa *SA) installAnswer(a *childAsk, c *child, choice policy.ESPChoice, k ke
 		case errors.As(err, &op) && errors.Is(err, xfrm.ErrExists) && isAdd(op, xfrm.In) && try < maxInstalls:
 			c.gone, c.in, c.out, c.keys = false, absent, absent, &keys
 			sa.installAnswer(a, c, choice, k, try+1, then)
+		case a.contact && errors.As(err, &op) && errors.Is(err, xfrm.ErrExists) && isAdd(op, xfrm.Out) && try < contactTries:
+			sa.awaitRoom(func() {
+				if sa.phase.name() != phaseEstablished {
+					keys.Wipe()
+					then(nil, temporary(a.stage, "the IKE SA is closing"))
+					return
+				}
+				c.gone, c.in, c.out, c.keys = false, absent, absent, &keys
+				sa.installAnswer(a, c, choice, k, try+1, then)
+			}, keys.Wipe)
 		default:
 			keys.Wipe()
 			then(nil, errInstall(a.stage, err))

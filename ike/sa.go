@@ -28,6 +28,7 @@ type SA struct {
 
 	requests  requests
 	responses responses
+	contact   *contact
 	queue     []exchange // intents that wait for the window
 	postponed []postponed
 	children  []*child
@@ -329,6 +330,10 @@ func (sa *SA) wipe() {
 		if c.keys != nil {
 			c.keys.Wipe()
 		}
+	}
+	if sa.contact != nil {
+		sa.contact.wipe()
+		sa.contact = nil
 	}
 	if sa.keys != nil {
 		sa.keys.Wipe()

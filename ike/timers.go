@@ -50,6 +50,7 @@ func (sa *SA) Deadline() (Time, bool) {
 		e.add(p.at, true)
 	}
 	e.add(sa.childDue())
+	e.add(sa.contactDue())
 	for _, c := range sa.children {
 		e.add(c.surplus, c.surplus != 0)
 	}
@@ -58,7 +59,7 @@ func (sa *SA) Deadline() (Time, bool) {
 
 // onWake does what is due. Each step may end the machine.
 func (sa *SA) onWake() {
-	for _, step := range []func(){sa.wakePhase, sa.wakeInit, sa.wakeRequest, sa.wakeChildren, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.wakeLiveness, sa.wakeKeepalive} {
+	for _, step := range []func(){sa.wakePhase, sa.wakeInit, sa.wakeRequest, sa.wakeContact, sa.wakeChildren, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.wakeLiveness, sa.wakeKeepalive} {
 		if step(); sa.finished {
 			return
 		}
