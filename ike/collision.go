@@ -32,7 +32,8 @@ func (sa *SA) settle(old *child) {
 	}
 	if !old.gone && !old.deleting {
 		sa.remove(old, false, true) // what is sent from here on goes through the new one
-		sa.deleteChild(old, "replaced")
+		old.deleting = true
+		sa.postpone(deleteDelay, &deleteExchange{spis: []uint32{old.spiIn}, children: []*child{old}, why: "replaced"})
 	}
 }
 
