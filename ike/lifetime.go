@@ -18,7 +18,7 @@ const (
 	// inboundGrace: packets that the peer sent on an inbound SA before it deleted it are still on their way.
 	inboundGrace = 2 * time.Second
 	// deleteDelay: a child that we have replaced is deleted a little later, as the peer may handle our Delete before packets that we sent on it first.
-	deleteDelay = 500 * time.Millisecond
+	deleteDelay = 200 * time.Millisecond
 	// rekeyedLimit: a rekeyed child's new outbound SA is used at the latest then, although nothing has shown that the peer has the new pair. Until then
 	// the old one works just as well (RFC 7296 section 2.8).
 	rekeyedLimit = time.Minute
