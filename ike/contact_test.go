@@ -31,7 +31,7 @@ func TestInitialContactTakesItsSPI(t *testing.T) {
 						first = n.now
 					}
 					if !c.goes || n.now.Sub(first) < contactDelay+contactDelay/2 {
-						return xfrm.ErrExists
+						return &xfrm.HeldError{Owner: "ike:1"}
 					}
 				}
 				return nil
@@ -58,7 +58,7 @@ func TestInitialContactWaits(t *testing.T) {
 	n.a.sa = NewInitiator(n.a.config, n.a.config.Snapshot.Connections[0])
 	n.b.plane.fail = func(op xfrm.Op) error {
 		if add, ok := op.(xfrm.AddSA); ok && add.SA.Direction == xfrm.Out {
-			return xfrm.ErrExists
+			return &xfrm.HeldError{Owner: "ike:1"}
 		}
 		return nil
 	}

@@ -200,6 +200,7 @@ func (sa *SA) installAnswer(a *childAsk, c *child, choice policy.ESPChoice, k ke
 	c.keys = &suite.ChildKeys{EncrI2R: keys.EncrI2R.Clone(), IntegI2R: keys.IntegI2R.Clone(), EncrR2I: keys.EncrR2I.Clone(), IntegR2I: keys.IntegR2I.Clone()}
 	sa.install(c, func(err error) {
 		var op *xfrm.OpError
+		var held *xfrm.HeldError
 		switch {
 		case err == nil && c.gone:
 			keys.Wipe()
@@ -214,7 +215,7 @@ func (sa *SA) installAnswer(a *childAsk, c *child, choice policy.ESPChoice, k ke
 		case errors.As(err, &op) && errors.Is(err, xfrm.ErrExists) && isAdd(op, xfrm.In) && try < maxInstalls:
 			c.gone, c.in, c.out, c.keys = false, absent, absent, &keys
 			sa.installAnswer(a, c, choice, k, try+1, then)
-		case a.contact && errors.As(err, &op) && errors.Is(err, xfrm.ErrExists) && isAdd(op, xfrm.Out) && try < contactTries:
+		case a.contact && errors.As(err, &op) && errors.As(err, &held) && isAdd(op, xfrm.Out) && try < contactTries:
 			sa.awaitRoom(func() {
 				if sa.phase.name() != phaseEstablished {
 					keys.Wipe()

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 
 	"cygnet/xfrm/alg"
 )
@@ -151,6 +152,12 @@ func (e *OpError) Unwrap() error { return e.Err }
 
 // ErrExists is wrapped by the OpError of an AddSA whose SAID is taken.
 var ErrExists = errString("SA exists already")
+
+// HeldError is the ErrExists of an SAID that is booked here for another owner: nothing of the batch was applied.
+type HeldError struct{ Owner Owner }
+
+func (e *HeldError) Error() string { return ErrExists.Error() + ": held by " + strconv.Quote(string(e.Owner)) }
+func (e *HeldError) Unwrap() error { return ErrExists }
 
 type errString string
 

@@ -134,7 +134,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 func TestDuplicateSAID(t *testing.T) {
 	l := New()
 	book(t, l, "ike:1", xfrm.Batch{Lineage: "b/lan", Add: []xfrm.SA{addOut(1)}})
-	for _, b := range []xfrm.Batch{
+	for i, b := range []xfrm.Batch{
 		{Lineage: "c/lan", Add: []xfrm.SA{addOut(2), addOut(1)}, Claims: []xfrm.Claim{protect(lan, xfrm.RankChild, 1)}},
 		{Lineage: "c/lan", Add: []xfrm.SA{addOut(2), addOut(2)}},
 	} {
@@ -142,6 +142,10 @@ func TestDuplicateSAID(t *testing.T) {
 		var oe *xfrm.OpError
 		if !errors.Is(err, xfrm.ErrExists) || !errors.As(err, &oe) || oe.Index != 1 {
 			t.Fatalf("error %v", err)
+		}
+		var held *xfrm.HeldError
+		if errors.As(err, &held) != (i == 0) || i == 0 && held.Owner != "ike:1" {
+			t.Errorf("batch %d: who holds it is not told: %v", i, err)
 		}
 	}
 	if c, s := l.Holds("ike:2"); c+s != 0 {

@@ -135,7 +135,7 @@ func (l *Ledger) check(owner xfrm.Owner, b xfrm.Batch) (uint32, error) {
 	fresh, left := make(map[xfrm.SAID]bool), make(map[xfrm.SAID]bool)
 	taken := func(id xfrm.SAID, op xfrm.Op, i int) error {
 		if s := l.sas[id]; s != nil {
-			return &xfrm.OpError{Index: i, Op: op, Err: fmt.Errorf("%w: held by %q", xfrm.ErrExists, s.owner)}
+			return &xfrm.OpError{Index: i, Op: op, Err: &xfrm.HeldError{Owner: s.owner}}
 		}
 		if fresh[id] {
 			return &xfrm.OpError{Index: i, Op: op, Err: fmt.Errorf("%w: twice in one batch", xfrm.ErrExists)}
