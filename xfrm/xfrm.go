@@ -156,7 +156,9 @@ var ErrExists = errString("SA exists already")
 // HeldError is the ErrExists of an SAID that is booked here for another owner: nothing of the batch was applied.
 type HeldError struct{ Owner Owner }
 
-func (e *HeldError) Error() string { return ErrExists.Error() + ": held by " + strconv.Quote(string(e.Owner)) }
+func (e *HeldError) Error() string {
+	return ErrExists.Error() + ": held by " + strconv.Quote(string(e.Owner))
+}
 func (e *HeldError) Unwrap() error { return ErrExists }
 
 type errString string
