@@ -25,6 +25,10 @@ type link struct {
 	rules   []*rule
 	seen    map[string]bool              // by its octets: what was sent before
 	answers map[answerID]wire.NotifyType // what is to be answered instead
+	swapped map[string][]byte            // requests by their octets: what the peer gets instead
+
+	sent     int
+	accident accident
 }
 
 // letter is a message on its way.
@@ -34,6 +38,14 @@ type letter struct {
 	data     []byte
 	text     string // "I1 CREATE_CHILD_SA response 2 {...}"
 }
+
+// accident befalls one message that no command is about.
+type accident struct {
+	what string // "lose", "late", "repeat"
+	n    int    // which message, from 1
+}
+
+const accidentDelay = 2500 * time.Millisecond
 
 // rule says what becomes of the next messages that it fits.
 type rule struct {
@@ -105,6 +117,9 @@ func (k *link) ruleFor(l *letter) *rule {
 			return r
 		}
 	}
+	if k.sent++; k.sent == k.accident.n {
+		return &rule{what: k.accident.what, delay: accidentDelay}
+	}
 	return nil
 }
 
@@ -133,6 +148,10 @@ func (k *link) obey(r *rule, l *letter, m wiretap.Message) (fate string) {
 // arrive gives a message to its receiver.
 func (k *link) arrive(l *letter) {
 	to := l.from.peer
+	data := l.data
+	if other, ok := k.swapped[string(data)]; ok { // a repeat
+		data = other
+	}
 	if !to.alive || to.cut || l.from.cut {
 		return
 	}
@@ -146,7 +165,7 @@ func (k *link) arrive(l *letter) {
 	if dst.Addr() != to.addr {
 		return
 	}
-	to.turn(shard.Packet{Packet: ike.Packet{Path: ike.Path{Local: dst, Remote: l.src}, Data: l.data}})
+	to.turn(shard.Packet{Packet: ike.Packet{Path: ike.Path{Local: dst, Remote: l.src}, Data: data}})
 }
 
 // swap lets a peer refuse a request that it never reads: it gets an empty INFORMATIONAL with the same message ID, and what it answers to that is
@@ -159,6 +178,7 @@ func (k *link) swap(l *letter, m wiretap.Message, reply wire.NotifyType) {
 		k.w.problem("%v", err)
 		return
 	}
+	k.swapped[string(l.data)] = data
 	k.answers[answerID{h.SPIi, h.SPIr, h.MessageID, h.Initiator()}] = reply
 	k.arrive(&letter{from: l.from, src: l.src, dst: l.dst, data: data})
 }

@@ -7,6 +7,7 @@ package script
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -65,22 +66,44 @@ func (s *Scenario) File(got string) string { return s.head + got }
 
 // Run plays the scenario. The text is what belongs below the separator; problems are what it must not be, whatever the file says there.
 func (s *Scenario) Run() (text string, problems []string) {
+	w := s.play(accident{}, s.Steps)
+	return w.out.String(), w.problems
+}
+
+// Timeless: all that the scenario waits for is quiet, so that it may take longer, and no message is dealt with by hand.
+func (s *Scenario) Timeless() bool {
+	return !slices.ContainsFunc(s.Steps, func(x Step) bool { return x.Words[0] == "advance" || x.Words[0] == "hold" })
+}
+
+// Harmed plays the scenario while the nth message (from 1) meets with one more accident: it is lost, late or repeated. The story is another one then, but it must end
+// as the scenario says. sent is how many messages there were: with a smaller one than n nothing happened.
+func (s *Scenario) Harmed(what string, n int) (text string, sent int, problems []string) {
+	steps := slices.DeleteFunc(slices.Clone(s.Steps), func(x Step) bool {
+		return x.Words[0] == "expect" && (x.Words[1] == "seen" || x.Words[1] == "unseen")
+	})
+	w := s.play(accident{what, n}, steps)
+	return w.out.String(), w.link.sent, w.problems
+}
+
+func (s *Scenario) play(a accident, steps []Step) *world {
 	w := newWorld()
-	for _, step := range s.Steps {
+	w.link.accident = a
+	for _, step := range steps {
 		if err := w.do(step.Words, step.Text); err != nil {
-			return w.out.String(), append(w.problems, fmt.Sprintf("%s:%d: %s: %v", s.Name, step.Line, step.Text, err))
+			w.problem("%s:%d: %s: %v", s.Name, step.Line, step.Text, err)
+			return w
 		}
 		for _, e := range w.failed {
-			w.problems = append(w.problems, fmt.Sprintf("%s:%d: %s: %s", s.Name, step.Line, step.Text, e))
+			w.problem("%s:%d: %s: %s", s.Name, step.Line, step.Text, e)
 		}
 		w.failed = nil
 	}
 	for _, missing := range s.unexpected(w) {
-		w.problems = append(w.problems, fmt.Sprintf("%s: ends without \"expect %s ...\"", s.Name, missing))
+		w.problem("%s: ends without \"expect %s ...\"", s.Name, missing)
 	}
 	w.summary()
 	w.always()
-	return w.out.String(), w.problems
+	return w
 }
 
 // unexpected lists what the last expect lines say nothing about: the IKE SA and each child. A scenario states how it ends.

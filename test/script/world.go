@@ -45,7 +45,7 @@ func newWorld() *world {
 	w := &world{now: epoch, active: epoch, shown: epoch, tap: wiretap.New(), names: newNames(), children: []string{"lan"}}
 	w.a, w.b = newParty(w, "a", "192.0.2.1"), newParty(w, "b", "198.51.100.7")
 	w.a.peer, w.b.peer = w.b, w.a
-	w.link = &link{w: w, seen: make(map[string]bool), answers: make(map[answerID]wire.NotifyType)}
+	w.link = &link{w: w, seen: make(map[string]bool), answers: make(map[answerID]wire.NotifyType), swapped: make(map[string][]byte)}
 	return w
 }
 
