@@ -129,6 +129,7 @@ func (sa *SA) onAuthRequest(m *message) {
 		return
 	}
 	sa.conn, sa.peer = conn, peer
+	sa.peerStays(m.path)
 	idr := conn.Local.ID.Payload(true)
 	mac := auth.SharedKeyMAC(sa.suite.PRF, conn.PSK, p.initR, p.ni, sa.keys.Pr, idr.Body)
 	proof := append([]wire.Payload{idr, &wire.Auth{Method: wire.AuthSharedKey, Data: mac}}, sa.authLifetime()...)

@@ -118,9 +118,21 @@ func matches(list []*wire.Notify, want []byte) bool {
 	return slices.ContainsFunc(list, func(n *wire.Notify) bool { return bytes.Equal(n.Data, want) })
 }
 
-// wantsEncap reports whether a connection's ESP is to travel in UDP without need.
+// wantsEncap reports whether a connection's ESP is to travel in UDP without need. Of several that it may be, one that wants it decides.
 func (sa *SA) wantsEncap(conns ...*policy.Connection) bool {
-	return sa.config.Caps.MustEncap || slices.ContainsFunc(conns, func(c *policy.Connection) bool { return c.Encap })
+	says := func(e policy.Encapsulation) bool {
+		return slices.ContainsFunc(conns, func(c *policy.Connection) bool { return c.Encap == e })
+	}
+	return says(policy.EncapAlways) || sa.config.Caps.MustEncap && !says(policy.EncapNever)
+}
+
+// peerStays ends our pretence when the initiator has not moved to the NAT traversal port: it does not encapsulate without need, so its ESP
+// comes plain.
+func (sa *SA) peerStays(path Path) {
+	_, natt := sa.ports()
+	if sa.nat.faked && !sa.nat.local && !sa.nat.remote && path.Local.Port() != natt {
+		sa.nat.faked = false
+	}
 }
 
 // ports are our own: for IKE, and for IKE and ESP in UDP.

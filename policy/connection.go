@@ -144,7 +144,7 @@ func (r *reader) behaviour(t *table, c *Connection) {
 		fallback = "pass" // nothing is installed before "up" and nothing is left after "down"
 	}
 	c.Drop = t.word("when_down", fallback, "drop", "pass") == "drop"
-	c.Encap = t.word("encapsulation", "auto", "auto", "always") == "always"
+	c.Encap = Encapsulation(t.word("encapsulation", string(EncapAuto), string(EncapAuto), string(EncapAlways), string(EncapNever)))
 	c.Liveness = Liveness{DefaultLivenessIdle, DefaultLivenessTries, DefaultLivenessTimeout, DefaultLivenessFactor}
 	l := t.table("liveness", `liveness = { idle = "30s", tries = 5, timeout = "4s" }`)
 	if l == nil {

@@ -30,6 +30,15 @@ type Daemon struct {
 	CookieThreshold int
 }
 
+// Encapsulation says when ESP travels in UDP (RFC 3948).
+type Encapsulation string
+
+const (
+	EncapAuto   Encapsulation = "auto"   // where a NAT is, and where the data plane does better with it
+	EncapAlways Encapsulation = "always" // a NAT is pretended
+	EncapNever  Encapsulation = "never"  // none is pretended: for peers that send plain ESP whatever they are told
+)
+
 // Start says when a connection comes up.
 type Start string
 
@@ -52,7 +61,7 @@ type Connection struct {
 	IKE          []wire.Proposal // in order of preference; each transform type may list several
 	Start        Start
 	Drop         bool // when_down = "drop"
-	Encap        bool // encapsulation = "always": UDP even without NAT
+	Encap        Encapsulation
 	Children     []*Child
 	Liveness     Liveness
 	NATKeepalive time.Duration // 20 s; RFC 3948 section 4

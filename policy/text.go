@@ -24,14 +24,11 @@ func (c *Connection) Text() string {
 	fmt.Fprintf(&b, "  local   %s, %s\n", c.Local.addressText(), c.Local.ID)
 	fmt.Fprintf(&b, "  remote  %s port %d, %s\n", c.Remote.addressText(), c.Remote.Port, c.Remote.ID)
 	fmt.Fprintf(&b, "  psk     in %s\n", c.PSKFile)
-	down, encap := "pass", "auto"
+	down := "pass"
 	if c.Drop {
 		down = "drop"
 	}
-	if c.Encap {
-		encap = "always"
-	}
-	fmt.Fprintf(&b, "  start   %s, when down %s, encapsulation %s\n", c.Start, down, encap)
+	fmt.Fprintf(&b, "  start   %s, when down %s, encapsulation %s\n", c.Start, down, c.Encap)
 	l := c.Liveness
 	fmt.Fprintf(&b, "  alive   asked after %s, %d tries, timeout %s x %g; NAT keepalive %s\n", l.Idle, l.Tries, l.Timeout, l.Factor, c.NATKeepalive)
 	fmt.Fprintf(&b, "  life    %s\n", c.Lifetime.text())
