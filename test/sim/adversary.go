@@ -256,7 +256,9 @@ func (w *world) forged(n *node, p *packet, in ike.Packet) {
 	}
 	// The answer to a replay that comes from the peer's own address keeps a NAT's mapping alive as any other message.
 	known := w.at[p.src.Addr()] != nil || w.natAt[p.src.Addr()] != nil
-	if machines == now && !isInit(p.data) && at != then && !(known && p.what == replayed) {
+	// An unproved INVALID_IKE_SPI may make a machine ask its peer sooner (RFC 7296 section 2.4), never later.
+	later := at != 0 && (then == 0 || at.Before(then))
+	if machines == now && !isInit(p.data) && later && !(known && p.what == replayed) {
 		w.fail(Unauthenticated, "%s: %q from %v changed a deadline from %v to %v", n.name, p.what, p.src, at.Sub(epoch), then.Sub(epoch))
 	}
 }

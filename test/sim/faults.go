@@ -59,7 +59,7 @@ func (w *world) partition() {
 	n := w.anyNode()
 	d := w.between(time.Second, 30*time.Second)
 	w.story(n, "cut off for %v", d)
-	w.watch.cut[n.index] = w.now.Add(d)
+	w.cut[n.index] = w.now.Add(d)
 }
 
 func (w *world) rebindOne() {

@@ -53,12 +53,12 @@ func (w *world) send(n *node, path ike.Path, data []byte) {
 		copies = 2
 	}
 	for range copies {
-		w.hop1(p)
+		w.carryOne(p)
 	}
 }
 
-// hop1 carries one copy.
-func (w *world) hop1(p *packet) {
+// carryOne carries one copy.
+func (w *world) carryOne(p *packet) {
 	delay, ok := w.pass(p.from, p.dst.Addr())
 	if !ok {
 		w.tapped(p, "lost")
@@ -77,7 +77,7 @@ func (w *world) pass(from *node, to netip.Addr) (time.Duration, bool) {
 	if !w.wild {
 		return delay, true
 	}
-	if w.weather.parted(w, from, to) {
+	if w.parted(from, to) {
 		w.saw("partition")
 		return 0, false
 	}
@@ -93,9 +93,9 @@ func (w *world) pass(from *node, to netip.Addr) (time.Duration, bool) {
 }
 
 // parted: nothing gets through between a node that is cut off and others.
-func (*weather) parted(w *world, from *node, to netip.Addr) bool {
+func (w *world) parted(from *node, to netip.Addr) bool {
 	for _, n := range w.nodes {
-		if !n.w.watch.cutOff(n, w.now) {
+		if w.now >= w.cut[n.index] {
 			continue
 		}
 		outside := n.addr

@@ -29,6 +29,7 @@ type node struct {
 	driver *xfrmfake.Driver
 	sad    map[xfrm.SAID]*said // what the driver holds, with its outer addresses and key digests
 	spd    map[xfrm.Slot]xfrm.Policy
+	fading map[xfrm.SAID]ike.Time // inbound SAs that no child has any more, and since when
 
 	// Of the daemon:
 	alive     bool
@@ -65,7 +66,7 @@ type alarm struct {
 }
 
 func newNode(w *world, name string, addr netip.Addr) *node {
-	n := &node{w: w, index: len(w.nodes), name: name, addr: addr, sad: make(map[xfrm.SAID]*said), spd: make(map[xfrm.Slot]xfrm.Policy)}
+	n := &node{w: w, index: len(w.nodes), name: name, addr: addr, sad: make(map[xfrm.SAID]*said), spd: make(map[xfrm.Slot]xfrm.Policy), fading: make(map[xfrm.SAID]ike.Time)}
 	n.driver = xfrmfake.New()
 	n.driver.SetClock(n.seconds)
 	w.nodes = append(w.nodes, n)

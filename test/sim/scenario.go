@@ -49,19 +49,16 @@ func (w *world) setUp() {
 		w.drawWeather()
 	}
 	for _, n := range w.nodes {
-		n.after2(w.between(0, 3*time.Second), func() { n.boot(n.plain()) })
+		w.after(w.between(0, 3*time.Second), func() { n.boot(n.plain()) })
 	}
 }
-
-// after2 has f run whether the daemon lives or not.
-func (n *node) after2(d time.Duration, f func()) { n.w.after(d, f) }
 
 // behindNAT puts a node behind a NAT: its own, or the one that is there.
 func (w *world) behindNAT(i int) {
 	w.saw("NAT")
 	n := newNode(w, fmt.Sprintf("p%d", i+1), netip.AddrFrom4([4]byte{10, 9, 0, byte(5 + i)}))
 	if len(w.nats) == 0 || w.chance(0.5) {
-		x := &nat{w: w, addr: netip.AddrFrom4([4]byte{203, 0, 113, byte(10 + 100*i)}), idle: w.between(25*time.Second, 120*time.Second),
+		x := &nat{w: w, addr: netip.AddrFrom4([4]byte{203, 0, 113, byte(10 + 100*i)}), idle: w.between(22*time.Second, 90*time.Second),
 			next: 20000, mapping: make(map[netip.AddrPort]*mapped)}
 		w.nats = append(w.nats, x)
 		w.natAt[x.addr] = x
@@ -95,6 +92,9 @@ func (w *world) connect(gw, peer *node) {
 	if peer.nat != nil { // the gateway cannot call
 		e := c.ends[0]
 		e.any, e.byName, e.start = true, false, policy.StartManual
+		if w.chance(0.4) { // silence that only keepalives break
+			c.ends[0].idle, c.ends[1].idle = time.Minute, time.Minute
+		}
 	}
 	for _, e := range c.ends {
 		switch e.start {
@@ -132,6 +132,7 @@ const (
 	calmTime   = 40 * time.Second
 	// restartMost: both ends may begin at once, so that duplicates are settled too; less than it takes to find a peer dead by silence.
 	restartMost = 40 * time.Second
+	renewalMost = 90 * time.Second // on a clean link no rekey waits for the silence of anybody
 )
 
 // play runs the phases: faults, quiet, checks, taking down.
@@ -266,7 +267,7 @@ func (w *world) renewals() {
 			})
 		}
 		w.runUntil(w.now.Add(30 * time.Second))
-		w.settle(settleMost)
+		w.settle(renewalMost)
 	}
 }
 
@@ -284,7 +285,7 @@ func (w *world) quietNATs() {
 	}
 	inward := func(c *conn, k int) { w.probe(c, k, 0, c.want) }
 	outward := func(c *conn, k int) { w.probe(c, k, 1, c.want) }
-	w.runUntil(w.now.Add(70 * time.Second))
+	w.runUntil(w.now.Add(45 * time.Second))
 	behind(inward)
 	for _, x := range w.nats {
 		x.rebind()
@@ -328,5 +329,8 @@ func (w *world) takeDown() {
 		n.reload(empty)
 	}
 	w.runUntil(w.now.Add(45 * time.Second)) // half-open IKE SAs live for 30 s
+	if w.rekeys {
+		w.runUntil(w.now.Add(4 * time.Minute)) // what is left over from rekeys that collided
+	}
 	w.nothingLeft()
 }

@@ -151,6 +151,9 @@ func (n *node) used(s *said) {
 
 // probeAll: everything that is wanted carries packets both ways, and nothing that is to be protected leaves in clear.
 func (w *world) probeAll() {
+	for _, n := range w.nodes {
+		w.watch.status(n)
+	}
 	for round := range 2 {
 		for _, c := range w.conns {
 			behind := c.ends[0].node.nat != nil || c.ends[1].node.nat != nil // the first packet from there shows where it is now

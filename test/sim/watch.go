@@ -21,7 +21,6 @@ type watch struct {
 	senders map[xfrmfake.Digest]string // who has an outbound SA with these keys
 	secrets map[string]string          // the first octets of each in hexadecimal, with its name
 	psks    []string
-	cut     [4]ike.Time // until when a node is cut off
 }
 
 // sender is one IKE SA at one end.
@@ -47,8 +46,6 @@ type sequence struct {
 func newWatch() watch {
 	return watch{flows: make(map[sender]*flow), senders: make(map[xfrmfake.Digest]string), secrets: make(map[string]string)}
 }
-
-func (t *watch) cutOff(n *node, now ike.Time) bool { return now < t.cut[n.index] }
 
 func (t *watch) flow(n *node, spi wire.SPI) *flow {
 	f := t.flows[sender{n, spi}]

@@ -63,10 +63,11 @@ type world struct {
 	natAt map[netip.Addr]*nat
 
 	weather weather
-	wild    bool      // the fault period
-	calm    bool      // a run without any fault: no packet may be lost
-	rekeys  bool      // lifetimes are short
-	recent  []*packet // genuine packets, for the adversary
+	cut     [4]ike.Time // until when a node is cut off
+	wild    bool        // the fault period
+	calm    bool        // a run without any fault: no packet may be lost
+	rekeys  bool        // lifetimes are short
+	recent  []*packet   // genuine packets, for the adversary
 	flooded map[netip.Addr]*flood
 
 	watch     watch
