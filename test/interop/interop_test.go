@@ -6,10 +6,10 @@ package interop
 
 import (
 	"fmt"
-	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 	table.Lock()
 	if len(table.lines) > 0 { // seen with -v; go test hides what a passing package prints
 		fmt.Printf("\n%-28s %-9s %-34s %-12s %s\n", "peer", "cygnet", "suite", "path", "result")
+		slices.Sort(table.lines) // they have run beside each other
 		for _, l := range table.lines {
 			fmt.Println(l)
 		}
@@ -51,100 +52,48 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// row is one line of the table.
+// row is a tunnel of one suite, brought up, proved and taken down.
 type row struct {
-	peer, role string // role of cygnet: "initiates", "responds", "both"
+	peer, role string // as in line
 	suite      rig.Suite
-	path       string // "IPv4", "IPv6", "NAT", ...
+	path       string
 	v6inside   bool
 	nat        bool
 	run        func(t *rig.Topology, dir string) (a, b rig.End, up rig.End, err error)
 }
 
-func (r row) name() string {
-	return strings.NewReplacer(" ", "_", "/", "+").Replace(strings.Join([]string{r.peer, r.role, r.suite.Name, r.path}, "/"))
-}
+func (r row) line() line { return line{r.peer, r.role, r.suite.Name, r.path, r.nat} }
 
-// leftOut says that a row is not run: CUT is a commit's hash, set where time has run short, and leaves a third of the rows.
-func leftOut(name string) bool {
-	cut := os.Getenv("CUT")
-	if cut == "" {
-		return false
-	}
-	h := fnv.New32a()
-	h.Write([]byte(cut + name))
-	return h.Sum32()%3 != 0
-}
+func (r row) name() string { return r.line().name() }
 
-// check runs a row; one that fails is run once more and is then FLAKY, with both logs shown.
+// check runs a row: both ends agree and data passes (rig.Prove), and once it is down both are rid of it.
 func check(t *testing.T, r row) {
-	t.Run(r.name(), func(t *testing.T) {
-		if leftOut(r.name()) {
-			record(r.peer, r.role, r.suite.Name, r.path, "NOT RUN for time", "")
-			return
-		}
-		result := "OK"
-		ev, log, err := try(r, t.TempDir())
-		if err != nil {
-			t.Logf("first try: %v\n%s", err, log)
-			if ev, log, err = try(r, t.TempDir()); err != nil {
-				result = "FAIL"
-				t.Errorf("second try: %v\n%s", err, log)
-			} else {
-				result = "FLAKY"
+	r.line().run(t, func(s *stage) string {
+		a, b, up, err := r.run(s.Topology, s.dir)
+		for _, e := range []rig.End{a, b} {
+			if e != nil {
+				s.keep(e)
 			}
 		}
-		detail := ""
-		if err == nil {
-			detail = fmt.Sprintf("  SPIs %08x %08x, %d+%d ESP packets, sha256 %.12s", ev.A.SPIIn, ev.A.SPIOut, ev.Packets[ev.A.SPIIn], ev.Packets[ev.A.SPIOut], ev.Hash)
-		}
-		record(r.peer, r.role, r.suite.Name, r.path, result, detail)
+		s.must(err)
+		s.must(up.Up())
+		ev, err := rig.Prove(s.Topology, a, b, tunnel(s.Topology, r.suite, false, r.v6inside))
+		s.must(err)
+		s.must(up.Down())
+		s.must(rig.Gone(a))
+		s.must(rig.Gone(b))
+		return fmt.Sprintf("SPIs %08x %08x, %d+%d ESP packets, sha256 %.12s", ev.A.SPIIn, ev.A.SPIOut, ev.Packets[ev.A.SPIIn], ev.Packets[ev.A.SPIOut], ev.Hash)
 	})
 }
 
 // record adds a line to the table.
-func record(peer, role, suite, path, result, detail string) {
+func record(peer, role, subject, path, result, evidence string) {
 	table.Lock()
 	defer table.Unlock()
 	if result == "FLAKY" {
 		table.flaky++
 	}
-	table.lines = append(table.lines, fmt.Sprintf("%-28s %-9s %-34s %-12s %s%s", peer, role, suite, path, result, detail))
-}
-
-// try builds the networks, brings the tunnel up, proves it, takes it down and sees that both ends are rid of it.
-func try(r row, dir string) (ev rig.Evidence, log string, err error) {
-	topo, err := rig.NewTopology(fmt.Sprintf("cyi%d", os.Getpid()), rig.Options{NATA: r.nat})
-	if err != nil {
-		return ev, "", err
-	}
-	defer topo.Remove()
-	a, b, up, err := r.run(topo, dir)
-	defer func() {
-		for name, e := range map[string]rig.End{"A": a, "B": b} {
-			if e != nil {
-				log += fmt.Sprintf("---- %s\n%s\n", name, e.Stop())
-			}
-		}
-	}()
-	if err != nil {
-		return ev, "", err
-	}
-	if err := up.Up(); err != nil {
-		return ev, "", err
-	}
-	if ev, err = rig.Prove(topo, a, b, tunnel(topo, r.suite, false, r.v6inside)); err != nil {
-		return ev, "", err
-	}
-	if err := up.Down(); err != nil {
-		return ev, "", err
-	}
-	for _, e := range []rig.End{a, b} {
-		if err := rig.Gone(e); err != nil {
-			return ev, "", err
-		}
-	}
-	return ev, "", nil
+	table.lines = append(table.lines, fmt.Sprintf("%-28s %-9s %-34s %-12s %s  %s", peer, role, subject, path, result, evidence))
 }
 
 // tunnel is the tunnel of a row as gateway A sees it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"cygnet/test/rig"
@@ -104,22 +105,17 @@ func TestKernelLibreswan(t *testing.T) {
 	}
 }
 
-// TestKernelCrash is one row: see rig.CrashSweep.
+// TestKernelCrash is a row for each sweep: see rig.CrashSweep.
 func TestKernelCrash(t *testing.T) {
 	need(t, "kernel-esp", kernelESP())
-	topo, err := rig.NewTopology(fmt.Sprintf("cyi%d", os.Getpid()), rig.Options{})
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range rig.Crashes {
+		line{peer: "cygnet kernel", role: "both", subject: "SIGKILL of the " + c.Victim + ", start = " + c.Start, path: "IPv4"}.run(t, func(s *stage) string {
+			report, err := rig.CrashSweep(s.Topology, bin, s.dir, tunnel(s.Topology, rig.CBC, false, false), "kernel", c)
+			t.Log(report)
+			s.must(err)
+			return fmt.Sprintf("%d points, %s", len(c.Points()), report[strings.LastIndex(report, "\n")+1:])
+		})
 	}
-	t.Cleanup(topo.Remove)
-	report, err := rig.CrashSweep(topo, bin, t.TempDir(), tunnel(topo, rig.CBC, false, false), "kernel")
-	t.Log(report)
-	result := "OK"
-	if err != nil {
-		result = "FAIL"
-		t.Error(err)
-	}
-	record("cygnet kernel", "both", rig.CBC.Name, "SIGKILL", result, fmt.Sprintf("  %d crash points", len(rig.CrashPoints)))
 }
 
 // kernelESP says why the kernel cannot do ESP, or nil: it adds an SA and the namespace is thrown away.
