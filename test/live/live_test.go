@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"cygnet/test/rig"
@@ -31,13 +32,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// topologies makes their names unique: tests may run beside each other.
+var topologies atomic.Int32
+
 // topology builds the networks of one test.
 func topology(t *testing.T) *rig.Topology {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip(rig.ErrNotRoot)
 	}
-	topo, err := rig.NewTopology(fmt.Sprintf("cyl%d", os.Getpid()), rig.Options{})
+	topo, err := rig.NewTopology(fmt.Sprintf("cyl%d-%d", os.Getpid(), topologies.Add(1)), rig.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +58,16 @@ func tunnel(t *rig.Topology) rig.Tunnel {
 }
 
 func TestCrash(t *testing.T) {
-	topo := topology(t)
-	report, err := rig.CrashSweep(topo, bin, t.TempDir(), tunnel(topo), "userspace")
-	t.Log(report)
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range rig.Crashes {
+		t.Run(c.Victim+"/"+c.Start, func(t *testing.T) {
+			t.Parallel()
+			topo := topology(t)
+			report, err := rig.CrashSweep(topo, bin, t.TempDir(), tunnel(topo), "userspace", c)
+			t.Log(report)
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }
 

@@ -27,6 +27,15 @@ func (p Packet) IKE() bool {
 	return p.Proto == unix.IPPROTO_UDP && !p.ESP() && (isIKE(p.SPort) || isIKE(p.DPort))
 }
 
+// Keepalive reports whether the packet has the form of a NAT keepalive: one octet to port 4500 (RFC 3948 section 2.3).
+func (p Packet) Keepalive() bool {
+	header := 20
+	if p.Src.Is6() {
+		header = 40
+	}
+	return p.Proto == unix.IPPROTO_UDP && p.DPort == 4500 && p.Size == header+8+1
+}
+
 func isIKE(port uint16) bool { return port == 500 || port == 4500 }
 
 func (p Packet) String() string {

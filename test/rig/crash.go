@@ -3,113 +3,182 @@ package rig
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// CrashPoints are the log lines of an initiator after which CrashSweep kills it.
-var CrashPoints = []string{"IKE_SA_INIT sent", "peer chose", "peer proved", "up in"}
+// Crash says which gateway CrashSweep kills, and what brings the connection up: "boot" does at A, "traffic" does at both ends, so that each may
+// find itself in either role.
+type Crash struct {
+	Victim string // "initiator" (A) or "responder" (B)
+	Start  string
+}
 
-// CrashSweep kills gateway A with SIGKILL after each of CrashPoints, starts it again, and wants afterwards the state of a clean start at both
-// ends, and never a packet for the other LAN in clear while a host of A keeps sending. It uses the topology alone and returns what it saw.
-func CrashSweep(t *Topology, bin, dir string, x Tunnel, plane string) (report string, err error) {
-	b, err := StartCygnetEnd(t.B.Gateway, bin, filepath.Join(dir, "b"), x.Mirror(), CygnetOptions{Dataplane: plane, Start: "manual"})
-	if err != nil {
-		return "", err
+// Crashes are those that a sweep is made of.
+var Crashes = []Crash{{"initiator", "boot"}, {"responder", "boot"}, {"initiator", "traffic"}, {"responder", "traffic"}}
+
+// Points are the lines of the victim's log after which it is killed.
+func (c Crash) Points() []string {
+	if c.Victim == "responder" {
+		return []string{"keys are agreed", "the peer proved its identity", "IKE SA up", "up in"}
 	}
+	return []string{"IKE_SA_INIT sent", "peer chose", "peer proved", "up in"}
+}
+
+// quick makes the survivor notice within seconds that its peer has gone.
+const quick = "liveness = { idle = \"1s\", tries = 4, timeout = \"500ms\" }\n"
+
+// sweep is one run of CrashSweep.
+type sweep struct {
+	t        *Topology
+	bin, dir string
+	crash    Crash
+	a, b     *CygnetEnd
+	logs     []string // of gateways that were killed
+}
+
+// CrashSweep kills the victim with SIGKILL at each of its points, starts it again, and wants afterwards the state of a clean start at both
+// ends, and never a packet for the other LAN in clear while hosts keep sending, with "traffic" those of both LANs. It uses the topology alone and returns what it saw.
+func CrashSweep(t *Topology, bin, dir string, x Tunnel, plane string, c Crash) (report string, err error) {
+	s := &sweep{t: t, bin: bin, dir: dir, crash: c}
 	defer func() {
-		if log := b.Stop(); err != nil {
-			err = fmt.Errorf("%w\n---- B\n%s", err, log)
+		for name, end := range map[string]*CygnetEnd{"A": s.a, "B": s.b} {
+			if end == nil {
+				continue
+			}
+			if log := end.Stop(); err != nil {
+				err = fmt.Errorf("%w\n---- %s\n%s", err, name, log)
+			}
+		}
+		if err != nil {
+			err = fmt.Errorf("%w\n---- killed\n%s", err, strings.Join(s.logs, "\n----\n"))
 		}
 	}()
-	if err := CygnetConfig(x, CygnetOptions{Dataplane: plane, Start: "boot"}).Write(filepath.Join(dir, "a")); err != nil {
+	x.Cygnet += quick
+	startB := "manual"
+	if c.Start == "traffic" {
+		startB = "traffic"
+	}
+	if err := CygnetConfig(x, CygnetOptions{Dataplane: plane, Start: c.Start}).Write(filepath.Join(dir, "a")); err != nil {
 		return "", err
 	}
-	a, err := startUp(t, bin, dir)
-	if err != nil {
+	if err := CygnetConfig(x.Mirror(), CygnetOptions{Dataplane: plane, Start: startB}).Write(filepath.Join(dir, "b")); err != nil {
 		return "", err
 	}
-	defer func() {
-		if log := a.Stop(); err != nil {
-			err = fmt.Errorf("%w\n---- A\n%s", err, log)
-		}
-	}()
-	cleanA, cleanB, err := dumps(a, b.Cygnet)
-	if err != nil {
-		return "", err
-	}
-
 	capture, err := t.Capture()
 	if err != nil {
 		return "", err
 	}
-	stop, err := flood(t)
+	if s.b, err = s.start(t.B.Gateway, "b"); err != nil {
+		return "", err
+	}
+	if s.a, err = s.start(t.A.Gateway, "a"); err != nil {
+		return "", err
+	}
+	stop, err := Traffic(t.A.Host, t.B.Host4)
 	if err != nil {
 		return "", err
 	}
 	defer stop()
-	for _, point := range CrashPoints {
-		if err := a.kill(); err != nil {
-			return "", err
-		}
-		if err := crashAt(t, bin, dir, point); err != nil {
-			return "", err
-		}
-		again, err := startUp(t, bin, dir)
+	if startB == "traffic" {
+		stop, err := Traffic(t.B.Host, t.A.Host4)
 		if err != nil {
-			return "", fmt.Errorf("after a crash at %q: %w", point, err)
+			return "", err
 		}
-		a = again
-		// B keeps the SA of the dead process until INITIAL_CONTACT tells it otherwise: its dump settles.
+		defer stop()
+	}
+	cleanA, cleanB, err := s.clean()
+	if err != nil {
+		return "", err
+	}
+	for _, point := range c.Points() {
+		if err := s.killAt(point); err != nil {
+			return report, err
+		}
+		// The survivor keeps the SA of the dead process until INITIAL_CONTACT or its own question tells it otherwise, and an IKE_AUTH that the
+		// dead one can no longer answer is sent for 40 s: the state settles.
 		var gotA, gotB string
-		if !Until(15*time.Second, func() bool {
-			gotA, gotB, err = dumps(a, b.Cygnet)
+		begun := time.Now()
+		if !Until(75*time.Second, func() bool {
+			gotA, gotB, err = s.dumps()
 			return err == nil && gotA == cleanA && gotB == cleanB
 		}) {
-			return "", errors.Join(err, fmt.Errorf("after a crash at %q:\n%s%s", point, difference("A", cleanA, gotA), difference("B", cleanB, gotB)))
+			return report, errors.Join(err, fmt.Errorf("after a crash of the %s at %q:\n%s%s", c.Victim, point, difference("A", cleanA, gotA), difference("B", cleanB, gotB)))
 		}
 		if err := Ping(t.A.Host, t.B.Host4); err != nil {
-			return "", fmt.Errorf("after a crash at %q: %w", point, err)
+			return report, fmt.Errorf("after a crash of the %s at %q: %w", c.Victim, point, err)
 		}
-		report += fmt.Sprintf("killed at %q: same state as after a clean start\n", point)
+		report += fmt.Sprintf("start = %s, %s killed at %q: same state as after a clean start, after %.1f s\n", c.Start, c.Victim, point, time.Since(begun).Seconds())
 	}
-	stop()
 	seen := capture.Stop()
-	if clear := t.Clear(seen); len(clear) > 0 {
+	clear := t.Clear(seen)
+	if startB == "manual" { // it protects nothing before it is up: an answer on its way when B dies may leave in clear
+		clear = slices.DeleteFunc(clear, func(p Packet) bool { return t.B.LAN4.Contains(p.Src) })
+	}
+	if len(clear) > 0 {
 		return report, fmt.Errorf("%d packets in clear, first: %s", len(clear), clear[0])
 	}
 	return report + fmt.Sprintf("%d packets on the WAN, none in clear", len(seen)), nil
 }
 
-// startUp starts gateway A and waits until its boot connection is up.
-func startUp(t *Topology, bin, dir string) (*CygnetEnd, error) {
-	c, err := StartCygnet(t.A.Gateway, bin, filepath.Join(dir, "a"))
-	if err != nil {
-		return nil, err
+// clean waits until the tunnel is up and both ends hold still.
+func (s *sweep) clean() (a, b string, err error) {
+	if !Until(30*time.Second, func() bool {
+		if _, err = s.a.SA(); err != nil {
+			return false
+		}
+		was, wasB := a, b
+		a, b, err = s.dumps()
+		return err == nil && a == was && b == wasB
+	}) {
+		return "", "", fmt.Errorf("the connection does not come up: %w", err)
 	}
-	end := &CygnetEnd{Cygnet: c}
-	if !Until(30*time.Second, func() bool { _, err = end.SA(); return err == nil }) {
-		return nil, fmt.Errorf("the boot connection does not come up: %w\n%s", err, end.Stop())
-	}
-	return end, nil
+	return a, b, nil
 }
 
-// crashAt starts gateway A and kills it as soon as its log holds the line.
-func crashAt(t *Topology, bin, dir, line string) error {
-	d, err := start(t.A.Gateway, exec.Command("ip", "netns", "exec", string(t.A.Gateway), filepath.Join(bin, "cygnetd"),
-		"--config", filepath.Join(dir, "a"), "--socket", filepath.Join(dir, "a", "control.sock")))
+// killAt kills the victim, starts it again, kills it as soon as its log holds the line, and starts it once more. An initiator that is to
+// survive begins anew before that, for after each failure it waits longer.
+func (s *sweep) killAt(line string) (err error) {
+	victim, ns, name := &s.a, s.t.A.Gateway, "a"
+	if s.crash.Victim == "responder" {
+		victim, ns, name = &s.b, s.t.B.Gateway, "b"
+		s.a.Stop()
+	}
+	if err := (*victim).kill(); err != nil {
+		return err
+	}
+	d, err := start(ns, exec.Command("ip", "netns", "exec", string(ns), filepath.Join(s.bin, "cygnetd"),
+		"--config", filepath.Join(s.dir, name), "--socket", filepath.Join(s.dir, name, "control.sock")))
 	if err != nil {
 		return err
 	}
+	if s.crash.Victim == "responder" {
+		if s.a, err = s.start(s.t.A.Gateway, "a"); err != nil {
+			d.kill()
+			return err
+		}
+	}
 	seen := Until(30*time.Second, func() bool { return d.Dead() || strings.Contains(d.Log.String(), line) }) && !d.Dead()
 	d.kill()
+	s.logs = append(s.logs, d.Log.String())
 	if !seen {
-		return fmt.Errorf("no %q in the log:\n%s", line, d.Log)
+		return fmt.Errorf("no %q in the %s's log:\n%s", line, s.crash.Victim, d.Log)
 	}
-	return nil
+	*victim, err = s.start(ns, name)
+	return err
+}
+
+func (s *sweep) start(ns NS, name string) (*CygnetEnd, error) {
+	c, err := StartCygnet(ns, s.bin, filepath.Join(s.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	return &CygnetEnd{Cygnet: c}, nil
 }
 
 // kill ends the process with SIGKILL, if it lives.
@@ -120,26 +189,22 @@ func (d *Daemon) kill() error {
 	return d.Signal(syscall.SIGKILL)
 }
 
-// flood sends a small packet from A's host to B's every 10 ms until stopped.
-func flood(t *Topology) (stop func(), err error) {
-	d, err := start(t.A.Host, t.A.Host.Command("ping", "-q", "-i", "0.01", t.B.Host4.String()))
+// Traffic sends a small packet every 10 ms until stopped, whatever becomes of it; arg are further arguments of ping.
+func Traffic(from NS, to netip.Addr, arg ...string) (stop func(), err error) {
+	d, err := start(from, from.Command("ping", append([]string{"-q", "-i", "0.01", to.String()}, arg...)...))
 	if err != nil {
 		return nil, err
 	}
-	return func() {
-		if !d.Dead() {
-			d.Signal(syscall.SIGKILL)
-		}
-	}, nil
+	return func() { d.kill() }, nil
 }
 
-func dumps(a *CygnetEnd, b *Cygnet) (string, string, error) {
-	da, err := a.Dump()
+func (s *sweep) dumps() (string, string, error) {
+	a, err := s.a.Dump()
 	if err != nil {
 		return "", "", err
 	}
-	db, err := b.Dump()
-	return da, db, err
+	b, err := s.b.Dump()
+	return a, b, err
 }
 
 // difference shows the lines that only one of two dumps has.

@@ -20,6 +20,7 @@ type CygnetEnd struct {
 type CygnetOptions struct {
 	Dataplane string // "kernel" or "userspace"
 	Start     string // "manual" when empty
+	Daemon    string // more lines of [daemon]
 	Flags     []string
 }
 
@@ -50,8 +51,16 @@ func CygnetConfig(t Tunnel, o CygnetOptions) Config {
 	if o.Start == "" {
 		o.Start = "manual"
 	}
+	more := ""
+	for _, c := range t.More {
+		group := c.Group
+		if group == "" {
+			group = "no"
+		}
+		more += fmt.Sprintf("\n[connection.s2s.child.%s]\nlocal = [%q]\nremote = [%q]\nesp = %q\npfs = %q\n", c.Name, c.LocalTS, c.RemoteTS, c.ESP, group)
+	}
 	return Config{
-		"cygnet.toml": fmt.Sprintf("[daemon]\ndataplane = %q\nlog = \"debug\"\n", o.Dataplane),
+		"cygnet.toml": fmt.Sprintf("[daemon]\ndataplane = %q\nlog = \"debug\"\n%s\n", o.Dataplane, o.Daemon),
 		"secrets/s2s": t.PSK + "\n",
 		"conn.d/s2s.toml": fmt.Sprintf(`[connection.s2s]
 local = { address = %q, id = %q }
@@ -64,7 +73,7 @@ start = %q
 local = %s
 remote = %s
 esp = %q
-%s`, t.Local, t.LocalID, outer(t.Remote), t.RemoteID, t.Suite.IKE, o.Start, encap, quote(t.LocalTS), quote(t.RemoteTS), t.Suite.ESP, life),
+%s`, t.Local, t.LocalID, outer(t.Remote), t.RemoteID, t.Suite.IKE, o.Start, encap, quote(t.LocalTS), quote(t.RemoteTS), t.Suite.ESP, life) + more,
 	}
 }
 

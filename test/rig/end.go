@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -35,9 +36,20 @@ type Tunnel struct {
 	LocalTS, RemoteTS []string
 	PSK               string
 	Suite             Suite
-	Encap             bool   // ESP in UDP in any case
-	Cygnet, Swan      string // further keys of the connection, in the words of each
-	Rekey             int    // the child is rekeyed by this gateway after so many seconds, and may live for a minute; 0: as it likes
+	Encap             bool    // ESP in UDP in any case
+	Cygnet, Swan      string  // further keys of the connection, in the words of each
+	Rekey             int     // the child is rekeyed by this gateway after so many seconds, and may live for a minute; 0: as it likes
+	SwanDaemon        string  // further keys of charon itself
+	Plain             bool    // Libreswan alone: never ESP in UDP
+	More              []Child // beside "lan", which the fields above describe
+}
+
+// Child is one more child of a Tunnel.
+type Child struct {
+	Name              string
+	LocalTS, RemoteTS string
+	ESP               string
+	Group             string // of its own key exchange; "" is none
 }
 
 // Mirror is the same tunnel seen from the other gateway.
@@ -45,6 +57,11 @@ func (t Tunnel) Mirror() Tunnel {
 	t.Local, t.Remote = t.Remote, t.Local
 	t.LocalID, t.RemoteID = t.RemoteID, t.LocalID
 	t.LocalTS, t.RemoteTS = t.RemoteTS, t.LocalTS
+	t.More = slices.Clone(t.More)
+	for i := range t.More {
+		c := &t.More[i]
+		c.LocalTS, c.RemoteTS = c.RemoteTS, c.LocalTS
+	}
 	return t
 }
 

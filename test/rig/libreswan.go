@@ -21,6 +21,10 @@ type Libreswan struct {
 // StartLibreswan starts pluto with one connection "s2s". peersRoot is the path of test/lab/peers-root.
 func StartLibreswan(ns NS, dir, peersRoot string, t Tunnel) (*Libreswan, error) {
 	l := &Libreswan{tunnel: t, log: filepath.Join(dir, "pluto.log")}
+	encapsulation := "auto"
+	if t.Plain {
+		encapsulation = "no" // it sends no NAT detection either
+	}
 	if err := (Config{
 		"etc/ipsec.conf": fmt.Sprintf(`config setup
   logfile=%s
@@ -36,8 +40,9 @@ conn s2s
   ike=%s
   esp=%s
   pfs=no
+  encapsulation=%s
   auto=ignore
-`, l.log, t.Local, t.LocalID, t.LocalTS[0], outer(t.Remote), t.RemoteID, t.RemoteTS[0], t.Suite.LibreIKE, t.Suite.LibreESP),
+`, l.log, t.Local, t.LocalID, t.LocalTS[0], outer(t.Remote), t.RemoteID, t.RemoteTS[0], t.Suite.LibreIKE, t.Suite.LibreESP, encapsulation),
 		"etc/ipsec.secrets": fmt.Sprintf("@%s @%s : PSK %q\n", t.LocalID, t.RemoteID, t.PSK),
 	}).Write(dir); err != nil {
 		return nil, err

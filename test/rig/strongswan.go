@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,6 +47,7 @@ func StartSwan(ns NS, dir string, t Tunnel, kernel bool) (*Swan, error) {
 		"strongswan.conf": fmt.Sprintf(`charon {
   load = openssl aes aesni sha1 sha2 hmac gcm chapoly kdf drbg random nonce curve25519 gmp %skernel-netlink socket-default vici
   install_routes = yes
+  %s
   make_before_break = yes
   plugins {
     vici {
@@ -60,7 +62,7 @@ func StartSwan(ns NS, dir string, t Tunnel, kernel bool) (*Swan, error) {
     }
   }
 }
-`, libipsec, s.uri(), filepath.Join(dir, "charon.log")),
+`, libipsec, t.SwanDaemon, s.uri(), filepath.Join(dir, "charon.log")),
 		"swanctl.conf": s.config(),
 	}
 	if err := files.Write(dir); err != nil {
@@ -92,6 +94,14 @@ func (s *Swan) config() string {
 	if s.tunnel.Rekey > 0 {
 		life = fmt.Sprintf("        rekey_time = %ds\n        rand_time = 0s\n        life_time = 60s\n", s.tunnel.Rekey)
 	}
+	more := ""
+	for _, c := range s.tunnel.More {
+		esp := c.ESP
+		if c.Group != "" {
+			esp += "-" + c.Group
+		}
+		more += fmt.Sprintf("      %s {\n        local_ts = %s\n        remote_ts = %s\n        esp_proposals = %s\n      }\n", c.Name, c.LocalTS, c.RemoteTS, esp)
+	}
 	return fmt.Sprintf(`connections {
   s2s {
     version = 2
@@ -102,11 +112,11 @@ func (s *Swan) config() string {
     %s
     local {
       auth = psk
-      id = %s
+      id = "%s"
     }
     remote {
       auth = psk
-      id = %s
+      id = "%s"
     }
     children {
       lan {
@@ -114,7 +124,7 @@ func (s *Swan) config() string {
         remote_ts = %s
         esp_proposals = %s
 %s      }
-    }
+%s    }
   }
 }
 secrets {
@@ -123,7 +133,7 @@ secrets {
   }
 }
 `, s.tunnel.Local, outer(s.tunnel.Remote), s.tunnel.Suite.IKE, encap, s.tunnel.Swan, s.tunnel.LocalID, s.tunnel.RemoteID,
-		strings.Join(s.tunnel.LocalTS, ","), strings.Join(s.tunnel.RemoteTS, ","), s.tunnel.Suite.ESP, life, s.tunnel.PSK)
+		strings.Join(s.tunnel.LocalTS, ","), strings.Join(s.tunnel.RemoteTS, ","), s.tunnel.Suite.ESP, life, more, s.tunnel.PSK)
 }
 
 func (s *Swan) swanctl(arg ...string) (string, error) {
@@ -133,10 +143,7 @@ func (s *Swan) swanctl(arg ...string) (string, error) {
 }
 
 // Up implements End.
-func (s *Swan) Up() error {
-	_, err := s.swanctl("--initiate", "--child", "lan", "--timeout", "20")
-	return err
-}
+func (s *Swan) Up() error { return s.UpChild("lan") }
 
 // Down implements End.
 func (s *Swan) Down() error {
@@ -146,38 +153,88 @@ func (s *Swan) Down() error {
 
 // SA implements End: strongSwan's own words, and the kernel's where the kernel does ESP.
 func (s *Swan) SA() (SA, error) {
-	out, err := s.swanctl("--list-sas", "--raw")
+	children, err := s.Children()
 	if err != nil {
 		return SA{}, err
 	}
-	if !strings.Contains(out, "state=INSTALLED") {
-		return SA{}, fmt.Errorf("strongSwan shows no installed child: %s", out)
+	if len(children) == 0 {
+		return SA{}, fmt.Errorf("strongSwan shows no installed child")
 	}
-	bits := find(out, `child-sas.*encr-keysize=(\d+)`)
-	if bits == "" {
-		bits = "256" // ChaCha20's key length is fixed and not shown
+	sa := children[0].SA
+	if !s.kernel {
+		return sa, nil
 	}
-	sa := SA{
-		SPIIn: hex32(find(out, `spi-in=([0-9a-f]+)`)), SPIOut: hex32(find(out, `spi-out=([0-9a-f]+)`)),
-		Suite: find(out, `child-sas.*encr-alg=(\w+)`) + "-" + bits,
-		Local: find(out, `local-ts=\[([^\]]*)\]`), Remote: find(out, `remote-ts=\[([^\]]*)\]`),
+	k, err := XfrmSAs(s.NS, s.tunnel.Local)
+	if err != nil {
+		return sa, err
 	}
-	if integ := find(out, `child-sas.*integ-alg=(\w+)`); integ != "" {
-		sa.Suite += "/" + integ
-	}
-	sa.BytesIn, _ = strconv.ParseUint(find(out, `bytes-in=(\d+)`), 10, 64)
-	sa.BytesOut, _ = strconv.ParseUint(find(out, `bytes-out=(\d+)`), 10, 64)
-	if s.kernel {
-		k, err := XfrmSAs(s.NS, s.tunnel.Local)
-		if err != nil {
-			return sa, err
-		}
-		if k.SPIIn != sa.SPIIn || k.SPIOut != sa.SPIOut || k.Suite != sa.Suite || k.Local != sa.Local || k.Remote != sa.Remote {
-			return sa, fmt.Errorf("strongSwan says %08x/%08x %s %s %s, its kernel %08x/%08x %s %s %s",
-				sa.SPIIn, sa.SPIOut, sa.Suite, sa.Local, sa.Remote, k.SPIIn, k.SPIOut, k.Suite, k.Local, k.Remote)
-		}
+	if k.SPIIn != sa.SPIIn || k.SPIOut != sa.SPIOut || k.Suite != sa.Suite || k.Local != sa.Local || k.Remote != sa.Remote {
+		return sa, fmt.Errorf("strongSwan says %08x/%08x %s %s %s, its kernel %08x/%08x %s %s %s",
+			sa.SPIIn, sa.SPIOut, sa.Suite, sa.Local, sa.Remote, k.SPIIn, k.SPIOut, k.Suite, k.Local, k.Remote)
 	}
 	return sa, nil
+}
+
+// SwanChild is an installed child as strongSwan shows it.
+type SwanChild struct {
+	SA
+	Name  string
+	Group string // of its own key exchange: "MODP_2048", "" when it had none
+}
+
+// Children are all installed children, in strongSwan's order.
+func (s *Swan) Children() (list []SwanChild, err error) {
+	out, err := s.ListSAs()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range regexp.MustCompile(`\{name=`).Split(out, -1)[1:] {
+		if !strings.Contains(c, "state=INSTALLED") {
+			continue
+		}
+		bits := find(c, `encr-keysize=(\d+)`)
+		if bits == "" {
+			bits = "256" // ChaCha20's key length is fixed and not shown
+		}
+		sa := SA{
+			SPIIn: hex32(find(c, `spi-in=([0-9a-f]+)`)), SPIOut: hex32(find(c, `spi-out=([0-9a-f]+)`)),
+			Suite: find(c, `encr-alg=(\w+)`) + "-" + bits,
+			Local: find(c, `local-ts=\[([^\]]*)\]`), Remote: find(c, `remote-ts=\[([^\]]*)\]`),
+		}
+		if integ := find(c, `integ-alg=(\w+)`); integ != "" {
+			sa.Suite += "/" + integ
+		}
+		sa.BytesIn, _ = strconv.ParseUint(find(c, `bytes-in=(\d+)`), 10, 64)
+		sa.BytesOut, _ = strconv.ParseUint(find(c, `bytes-out=(\d+)`), 10, 64)
+		list = append(list, SwanChild{sa, find(c, `^(\w+)`), find(c, `dh-group=(\w+)`)})
+	}
+	return list, nil
+}
+
+// ListSAs is what "swanctl --list-sas" shows, in its form for programs.
+func (s *Swan) ListSAs() (string, error) { return s.swanctl("--list-sas", "--raw") }
+
+// UpChild initiates one child.
+func (s *Swan) UpChild(name string) error {
+	_, err := s.swanctl("--initiate", "--child", name, "--timeout", "20")
+	return err
+}
+
+// DownChild takes one child down, and leaves the IKE SA.
+func (s *Swan) DownChild(name string) error {
+	_, err := s.swanctl("--terminate", "--child", name, "--timeout", "10")
+	return err
+}
+
+// Said returns the lines of charon's log so far that hold a text.
+func (s *Swan) Said(text string) (lines []string) {
+	log, _ := os.ReadFile(filepath.Join(s.dir, "charon.log"))
+	for _, l := range strings.Split(string(log), "\n") {
+		if strings.Contains(l, text) {
+			lines = append(lines, l)
+		}
+	}
+	return lines
 }
 
 // Stop implements End.
