@@ -470,7 +470,7 @@ func TestReloadWhileStarting(t *testing.T) {
 // An IKE SA that began before a reload and is authenticated after it has the old configuration.
 func TestReloadWhilePeerStarts(t *testing.T) {
 	old, b := site("b", policy.StartManual), site("b", policy.StartManual)
-	b.Encap = true
+	b.Encap = policy.EncapAlways
 	s := newStory(t, old)
 	s.do(load(b))
 	claim := ike.Claim{Connection: "b", Peer: id("gw-b.example"), Config: old}
