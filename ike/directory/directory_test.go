@@ -476,7 +476,7 @@ func TestReloadWhilePeerStarts(t *testing.T) {
 	claim := ike.Claim{Connection: "b", Peer: id("gw-b.example"), Config: old}
 	s.do(Claimed{1, claim}, "1: lower")
 	again := site("b", policy.StartManual) // read again, nothing changed
-	again.Encap, again.Line = true, 7
+	again.Encap, again.Line = policy.EncapAlways, 7
 	claim.Config = again
 	s.do(Claimed{2, claim})
 }
