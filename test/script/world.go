@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	epoch   = ike.Time(1000 * time.Second) // not zero, which means "never"
-	oneWay  = 10 * time.Millisecond        // from one party to the other
-	quiet   = 100 * time.Second            // longer than any pause between two tries of one thing
-	patient = time.Hour                    // of virtual time, for quiet to come
-	noise   = 100 * time.Millisecond       // shorter times are not worth a line
+	epoch      = ike.Time(1000 * time.Second) // not zero, which means "never"
+	oneWay     = 10 * time.Millisecond        // from one party to the other
+	quiet      = 100 * time.Second            // longer than any pause between two tries of one thing
+	patient    = time.Hour                    // of virtual time, for quiet to come
+	mostAtOnce = 10_000                       // events of one instant
+	noise      = 100 * time.Millisecond       // shorter times are not worth a line
 )
 
 // world is one run of a scenario.
@@ -24,6 +25,7 @@ type world struct {
 	now    ike.Time
 	queue  queue
 	number int
+	atOnce int      // events in this instant
 	active ike.Time // when something happened last
 
 	a, b     *party
@@ -104,6 +106,14 @@ func (w *world) soon(f func()) { w.when(w.now, f) }
 func (w *world) runUntil(end ike.Time) {
 	for len(w.queue) > 0 && w.queue[0].at <= end {
 		e := heap.Pop(&w.queue).(event)
+		if w.atOnce++; e.at > w.now {
+			w.atOnce = 0
+		}
+		if w.atOnce > mostAtOnce {
+			w.problem("%d things happen in one instant: a party goes round in circles", mostAtOnce)
+			w.queue = nil
+			break
+		}
 		w.now = e.at
 		e.run()
 	}
