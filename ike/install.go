@@ -93,6 +93,8 @@ func (sa *SA) install(c *child, then func(error)) {
 		c.in = installed
 		if c.out == installing {
 			sa.sending(c)
+		} else if !c.gone && c.path != sa.path {
+			sa.moveChild(c, c.path)
 		}
 		then(nil)
 	})
@@ -140,6 +142,9 @@ func (sa *SA) remove(c *child, in, out bool) {
 	}
 	sa.sadb(b, func(d SADBDone) {
 		if next != nil {
+			if d.Err != nil { // nothing of the batch was done: the old SAs go without the new
+				sa.sadb(xfrm.Batch{Lineage: b.Lineage, Release: b.Release, Remove: b.Remove}, func(SADBDone) {})
+			}
 			sa.outboundDone(next, d.Err)
 		} else if d.Err != nil {
 			sa.ignored("removing %s of child %s: %v", c.spiText(), c.config.Name, d.Err)

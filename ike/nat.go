@@ -196,7 +196,9 @@ func (sa *SA) moveTo(p Path) {
 	sa.path = p
 	sa.report(Report{Code: CodePhase, Text: "the peer's mapping moved from " + old.Remote.String() + " to " + p.Remote.String()})
 	for _, c := range sa.children {
-		if c.in == installed || c.out == installed {
+		switch {
+		case c.in == installing || c.out == installing: // it follows when the data plane has answered: half of it is not there yet
+		case c.in == installed || c.out == installed:
 			sa.moveChild(c, old)
 		}
 	}
