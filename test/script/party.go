@@ -74,14 +74,6 @@ func (p *party) host(child int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, net, byte(child), 7})
 }
 
-// outside is the address that the peer sees.
-func (p *party) outside() netip.Addr {
-	if p.nat {
-		return natAddr
-	}
-	return p.addr
-}
-
 // text is the configuration. A line that a scenario gives stands for the default of the same key.
 func (p *party) text() string {
 	var b strings.Builder

@@ -410,15 +410,6 @@ func (n *node) home(connection string) *loop {
 	return n.shards[int(h.Sum32()%uint32(len(n.shards)))]
 }
 
-// idle: no mailbox holds anything.
-func (n *node) idle() bool {
-	waiting := n.dirBox.waiting + n.plane.box.waiting
-	for _, l := range n.shards {
-		waiting += l.box.waiting
-	}
-	return waiting == 0
-}
-
 // machines lists all IKE SAs.
 func (n *node) machines() (list []ike.Status) {
 	if !n.alive {

@@ -20,7 +20,6 @@ type watch struct {
 	flows   map[sender]*flow
 	senders map[xfrmfake.Digest]string // who has an outbound SA with these keys
 	secrets map[string]string          // the first octets of each in hexadecimal, with its name
-	psks    []string
 }
 
 // sender is one IKE SA at one end.
