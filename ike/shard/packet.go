@@ -33,7 +33,9 @@ func (s *Shard) deliver(now ike.Time, h wire.Header, p ike.Packet, out *[]Action
 	m := s.machines[ourSPI(h)]
 	if m == nil || !m.answersTo(h) {
 		s.count(UnknownSPI)
-		s.refuse(now, p, h, wire.NotifyInvalidIKESPI, out)
+		if h.NextPayload == wire.PayloadSK || h.NextPayload == wire.PayloadSKF { // else it may be a one-way INVALID_SPI, which is never answered (section 1.5)
+			s.refuse(now, p, h, wire.NotifyInvalidIKESPI, out)
+		}
 		return
 	}
 	s.turn(now, m, p, out)

@@ -101,6 +101,9 @@ func encode(t testing.TB, h wire.Header, ps ...wire.Payload) []byte {
 
 func ni(fill byte) *wire.Nonce { return &wire.Nonce{Data: bytes.Repeat([]byte{fill}, 32)} }
 
+// sealed is a protected payload, under keys that nobody here has.
+func sealed() *wire.SK { return &wire.SK{Body: make([]byte, 40)} }
+
 // initRequest is an IKE_SA_INIT request as far as a shard reads it; extra payloads come first.
 func initRequest(t testing.TB, spi wire.SPI, fill byte, extra ...wire.Payload) []byte {
 	return encode(t, wire.Header{SPIi: spi, Exchange: wire.IKESAInit, Flags: wire.FlagInitiator}, append(extra, ni(fill))...)
@@ -304,25 +307,25 @@ func TestTrap_7296_3_MajorVersion(t *testing.T) {
 func TestTrap_7296_62_UnknownSPI(t *testing.T) {
 	st := newStage(t, Config{})
 	h := wire.Header{SPIi: 1, SPIr: 2, Exchange: wire.Informational, MessageID: 3}
-	m := answer(t, st.packet("198.51.100.7:500", encode(t, h, ni(1))))
+	m := answer(t, st.packet("198.51.100.7:500", encode(t, h, sealed())))
 	notify(t, m, wire.NotifyInvalidIKESPI)
 	if !m.Response() || !m.Initiator() || m.SPIi != 1 || m.SPIr != 2 || m.MessageID != 3 || m.Exchange != wire.Informational {
 		t.Errorf("header %+v", m.Header)
 	}
 	h.Flags = wire.FlagResponse
-	if acts := st.packet("198.51.100.8:500", encode(t, h, ni(1))); len(acts) != 0 {
+	if acts := st.packet("198.51.100.8:500", encode(t, h, sealed())); len(acts) != 0 {
 		t.Errorf("a response was answered: %+v", acts)
 	}
 	h.Flags = 0
-	if acts := st.packet("198.51.100.9:500", encode(t, h)); len(acts) != 0 {
-		t.Errorf("the answer to 28 octets is larger: %+v", acts)
+	if acts := st.packet("198.51.100.9:500", encode(t, h, &wire.SK{})); len(acts) != 0 {
+		t.Errorf("the answer to 32 octets is larger: %+v", acts)
 	}
 	st.counted(Amplification, 1)
 }
 
 func TestNotifiesAreFew(t *testing.T) {
 	st := newStage(t, Config{})
-	b := encode(t, wire.Header{SPIi: 1, SPIr: 2, Exchange: wire.Informational}, ni(1))
+	b := encode(t, wire.Header{SPIi: 1, SPIr: 2, Exchange: wire.Informational}, sealed())
 	sent := 0
 	for range 5 {
 		sent += len(st.packet("198.51.100.7:500", b))
