@@ -23,6 +23,9 @@ func noAnswer(sa *SA, name string, sent int, after time.Duration) *Refusal {
 		r.Hint = where(sa.conn, "remote.address", "remote") + " must be the peer's address as seen from here"
 	case phaseAuthenticating:
 		r.Why += fmt.Sprintf(": it answered IKE_SA_INIT, so is UDP %d open on the path?", sa.path.Remote.Port())
+		if sa.requests.disowned {
+			r.Why = fmt.Sprintf("%v, or someone in its name, says that it does not know this IKE SA: it has restarted in the middle of the set-up", sa.path.Remote)
+		}
 	default:
 		r.Why += ": the peer is gone or the path is broken"
 		if sa.requests.disowned {

@@ -116,7 +116,8 @@ func (sa *SA) probe() {
 func (sa *SA) disowned(p Packet, m *wire.Message) {
 	r := &sa.requests
 	n := errorNotify(m.Payloads)
-	if n == nil || n.Kind != wire.NotifyInvalidIKESPI || sa.phase.name() != phaseEstablished || r.disowned {
+	asking := sa.phase.name() == phaseEstablished || sa.phase.name() == phaseAuthenticating
+	if n == nil || n.Kind != wire.NotifyInvalidIKESPI || !asking || r.disowned {
 		return
 	}
 	r.disowned = true

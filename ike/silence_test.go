@@ -152,10 +152,10 @@ func TestProbe(t *testing.T) {
 
 // TestDisowned: INVALID_IKE_SPI without proof makes the repeats come evenly, and ends nothing by itself (RFC 7296 section 2.4).
 func TestDisowned(t *testing.T) {
-	forge := func(n *network, live bool) {
+	forge := func(n *network, live bool, requests wire.ExchangeType) {
 		n.hook = func(d datagram) []datagram {
 			h, err := wire.ParseHeader(d.data)
-			if err != nil || d.from.Addr() != addrA || h.Exchange != wire.Informational || h.Response() {
+			if err != nil || d.from.Addr() != addrA || h.Exchange != requests || h.Response() {
 				return []datagram{d}
 			}
 			h.Flags = h.Flags&wire.FlagInitiator ^ wire.FlagInitiator | wire.FlagResponse
@@ -172,14 +172,14 @@ func TestDisowned(t *testing.T) {
 		}
 	}
 	n := quietPair(t)
-	forge(n, true)
+	forge(n, true, wire.Informational)
 	n.a.step(Probe{})
 	n.run(10*time.Second, nil)
 	if !n.a.sa.Established() || len(n.a.texts(CodeNoAnswer)) > 0 {
 		t.Error("a forged INVALID_IKE_SPI ended an IKE SA whose peer lives")
 	}
 	n = quietPair(t)
-	forge(n, false)
+	forge(n, false, wire.Informational)
 	start := n.now
 	n.a.step(Probe{})
 	if !n.run(time.Minute, func() bool { return n.a.finish != nil }) {
@@ -198,6 +198,22 @@ func TestDisowned(t *testing.T) {
 	if told != 1 {
 		t.Errorf("told %d times", told)
 	}
+
+	// The same in the middle of a set-up: a responder that has restarted does not hold the initiator for 41 s.
+	n = newPair(t, setup{})
+	forge(n, true, wire.IKEAuth)
+	n.up()
+	n = newPair(t, setup{})
+	forge(n, false, wire.IKEAuth)
+	start = n.now
+	n.a.step(Initiate{})
+	if !n.run(time.Minute, func() bool { return n.a.finish != nil }) {
+		t.Fatal("not given up in a minute")
+	}
+	if took := n.now.Sub(start); took < 5*time.Second || took > 8*time.Second {
+		t.Errorf("given up after %v, want 6 tries of 1 s", took)
+	}
+	n.a.wants(CodeNoAnswer, "restarted in the middle of the set-up")
 }
 
 // TestNATWords: what a pretended NAT is called on both sides, and that a real one is not taken for one.
