@@ -101,7 +101,7 @@ func CrashSweep(t *Topology, bin, dir string, x Tunnel, plane string, c Crash) (
 			return report, err
 		}
 		// The survivor keeps the SA of the dead process until INITIAL_CONTACT or its own question tells it otherwise, and an IKE_AUTH that the
-		// dead one can no longer answer is sent for 40 s: the state settles.
+		// dead one can no longer answer is repeated for some seconds: the state settles.
 		var gotA, gotB string
 		begun := time.Now()
 		if !Until(75*time.Second, func() bool {
@@ -126,7 +126,7 @@ func CrashSweep(t *Topology, bin, dir string, x Tunnel, plane string, c Crash) (
 	return report + fmt.Sprintf("%d packets on the WAN, none in clear", len(seen)), nil
 }
 
-// clean waits until the tunnel is up and both ends hold still.
+// clean waits until the tunnel is up and both ends hold still, with one IKE SA: where both began at once the second goes after some seconds.
 func (s *sweep) clean() (a, b string, err error) {
 	if !Until(30*time.Second, func() bool {
 		if _, err = s.a.SA(); err != nil {
@@ -134,7 +134,7 @@ func (s *sweep) clean() (a, b string, err error) {
 		}
 		was, wasB := a, b
 		a, b, err = s.dumps()
-		return err == nil && a == was && b == wasB
+		return err == nil && a == was && b == wasB && strings.Count(a, "\n  established ") == 1 && strings.Count(b, "\n  established ") == 1
 	}) {
 		return "", "", fmt.Errorf("the connection does not come up: %w", err)
 	}
