@@ -22,6 +22,9 @@ func TestKernelPlainESP(t *testing.T) {
 		line{peer: "Libreswan userspace", role: role(initiate), subject: "plain ESP, encapsulation = no", path: "IPv4"}.run(t, func(s *stage) string {
 			x := tunnel(s.Topology, rig.CBC, false, false)
 			x.Plain = true
+			if initiate { // as responder it sees by the port that the peer does not encapsulate
+				x.Cygnet = "encapsulation = \"never\"\n"
+			}
 			a, b, up, err := pair(s.Topology, x, initiate, func(ns rig.NS, x rig.Tunnel) (rig.End, error) {
 				return wrap(rig.StartCygnetEnd(ns, bin, s.dir+"/own", x, rig.CygnetOptions{Dataplane: "userspace"}))
 			}, func(ns rig.NS, x rig.Tunnel) (rig.End, error) {
