@@ -87,8 +87,8 @@ func (o *opened) drop(t wire.PayloadType) {
 	o.ps = kept
 }
 
-// TestTrap_Advisory_2_RefusalRepeated: the refusal is lost; the repeat of the request gets the same one.
-func TestTrap_Advisory_2_RefusalRepeated(t *testing.T) {
+// TestTrap_CVE_2_RefusalRepeated: the refusal is lost; the repeat of the request gets the same one.
+func TestTrap_CVE_2_RefusalRepeated(t *testing.T) {
 	n := newPair(t, setup{pskB: pskText + " not"})
 	lost := false
 	n.hook = func(d datagram) []datagram {

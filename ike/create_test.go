@@ -347,8 +347,8 @@ func TestTrap_7296_46_RekeyNarrower(t *testing.T) {
 	}
 }
 
-// TestTrap_6989_2_5_BadChildKey: in CREATE_CHILD_SA an unusable key ends the IKE SA: with INVALID_SYNTAX as responder, with a Delete as initiator.
-func TestTrap_6989_2_5_BadChildKey(t *testing.T) {
+// TestTrap_6989_1_BadChildKey: in CREATE_CHILD_SA an unusable key ends the IKE SA: with INVALID_SYNTAX as responder, with a Delete as initiator.
+func TestTrap_6989_1_BadChildKey(t *testing.T) {
 	for _, response := range []bool{false, true} {
 		n := newPair(t, two(`pfs = "ecp256"`))
 		n.tamper(func(o *opened) bool {
