@@ -1,15 +1,19 @@
 package policy
 
 import (
+	"slices"
+
 	"cygnet/ike/suite"
 	"cygnet/ike/wire"
 	"cygnet/xfrm/alg"
 )
 
 // ChooseIKE picks the responder's answer from offered: the first of ours in order of preference that they offer. The candidates' proposals are
-// tried in order. The result has one transform per type and the number of their proposal; our.Group decides about INVALID_KE_PAYLOAD.
+// tried in order, and a suite that all of them allow goes first: which of them it is, the peer says only later (RFC 7296 section 3.3.4). The result has
+// one transform per type and the number of their proposal; our.Group decides about INVALID_KE_PAYLOAD.
 func ChooseIKE(cands []*Connection, offered []wire.Proposal) (wire.Proposal, suite.IKE, *Mismatch) {
 	var d difference
+	var first *wire.Proposal
 	for _, c := range cands {
 		for _, p := range c.IKE {
 			ours := ourMenu(p)
@@ -23,14 +27,26 @@ func ChooseIKE(cands []*Connection, offered []wire.Proposal) (wire.Proposal, sui
 					continue
 				}
 				got, lacking := ours.agree(theirs, wire.TransformPRF, wire.TransformKE)
-				if len(lacking) == 0 {
-					return answer(o, got), ikeSuite(got), nil
+				if len(lacking) > 0 {
+					d.note(c, ours, theirs, lacking)
+					continue
 				}
-				d.note(c, ours, theirs, lacking)
+				if a := answer(o, got); allAllow(cands, ikeSuite(got)) {
+					return a, ikeSuite(got), nil
+				} else if first == nil {
+					first = &a
+				}
 			}
 		}
 	}
+	if first != nil {
+		return *first, ikeSuite(first.Transforms), nil
+	}
 	return wire.Proposal{}, suite.IKE{}, d.ikeMismatch(cands, offered)
+}
+
+func allAllow(cands []*Connection, s suite.IKE) bool {
+	return !slices.ContainsFunc(cands, func(c *Connection) bool { return !c.AllowsIKE(s) })
 }
 
 // AllowsIKE says whether c alone would have agreed to s: when several connections were candidates for an IKE_SA_INIT, the one that the

@@ -265,3 +265,18 @@ func TestSuiteLens(t *testing.T) {
 		}
 	}
 }
+
+// TestChooseIKEWhatAllAllow: before the peer's identity is known, a suite that each candidate allows is chosen before one that only the first does.
+func TestChooseIKEWhatAllAllow(t *testing.T) {
+	a, b := conn(t, "aes256gcm16-prfsha256-ecp256, aes256-sha256-modp2048", "", ""), conn(t, "aes256-sha256-modp2048", "", "")
+	offered := offer(t, "aes256gcm16-prfsha256-ecp256, aes256-sha256-modp2048", wire.ProtoIKE)
+	for _, cands := range [][]*Connection{{a, b}, {b, a}} {
+		p, s, m := ChooseIKE(cands, offered)
+		if m != nil || p.Number != 2 || !b.AllowsIKE(s) || !a.AllowsIKE(s) {
+			t.Errorf("proposal %d, %v, %+v", p.Number, s, m)
+		}
+	}
+	if _, s, _ := ChooseIKE([]*Connection{a}, offered); s.String() != "AES-GCM-256, SHA2-256, ECP-256" {
+		t.Errorf("alone the first choice is %v", s)
+	}
+}
