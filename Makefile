@@ -35,6 +35,7 @@ vet:
 
 unit:
 	$(GO) test ./...
+	@$(GO) test -v -run '^TestEveryTrap$$' ./test/traps | grep ' lines: '
 
 check: build vet unit ## build, vet, import rules and unit tests: what every commit passes (under 3 minutes)
 

@@ -39,6 +39,9 @@ var topologies atomic.Int32
 func topology(t *testing.T) *rig.Topology {
 	t.Helper()
 	if os.Geteuid() != 0 {
+		if strings.Contains(os.Getenv("REQUIRE"), "root") {
+			t.Fatalf("REQUIRE has root, but: %v", rig.ErrNotRoot)
+		}
 		t.Skip(rig.ErrNotRoot)
 	}
 	topo, err := rig.NewTopology(fmt.Sprintf("cyl%d-%d", os.Getpid(), topologies.Add(1)), rig.Options{})

@@ -3,6 +3,7 @@ package netcfg
 import (
 	"errors"
 	"net/netip"
+	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -18,7 +19,10 @@ func inNamespace(t *testing.T) *Host {
 	t.Helper()
 	runtime.LockOSThread() // never unlocked: the thread, and with it the namespace, ends with the test's goroutine
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("a network namespace needs root: %v", err)
+		if strings.Contains(os.Getenv("REQUIRE"), "root") {
+			t.Fatalf("REQUIRE has root, but unshare: %v", err)
+		}
+		t.Skipf("unshare a network namespace: %v", err)
 	}
 	ip(t, "link set lo up")
 	ip(t, "link add d0 type veth peer name d1")
