@@ -118,7 +118,9 @@ var espHere = sync.OnceValues(func() (xfrm.Capabilities, error) {
 	go func() {
 		runtime.LockOSThread()
 		var r result
-		if r.err = unix.Unshare(unix.CLONE_NEWNET); r.err == nil {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			r.err = fmt.Errorf("unshare a network namespace: the kernel says: %w", err)
+		} else {
 			r.caps, r.err = Probe(context.Background())
 		}
 		answer <- r
