@@ -2,6 +2,7 @@ package arch
 
 import (
 	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
@@ -27,6 +28,88 @@ func TestTree(t *testing.T) {
 		for _, f := range Check(p) {
 			t.Error(f)
 		}
+	}
+}
+
+// The core emits nothing in the order of a map: the same seed must give the same run.
+func TestOrder(t *testing.T) {
+	imp, err := Exports(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages, err := Load(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range packages {
+		if !core[p.Path] {
+			continue
+		}
+		found, err := CheckOrder(p, imp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			t.Error(f)
+		}
+	}
+}
+
+func TestOrderIsSeenToFail(t *testing.T) {
+	const bad = `package bad
+
+type Actions struct{ List []int }
+
+func (a *Actions) Add(x int) { a.List = append(a.List, x) }
+
+type sa struct{ out *Actions }
+
+func (s *sa) report(x int) { s.out.Add(x) }
+func (s *sa) tell(x int)   { s.report(x) }
+
+func direct(a *Actions, m map[int]bool) {
+	for x := range m {
+		a.Add(x) // line 14
+	}
+}
+
+func through(s *sa, m map[int]bool) {
+	for x := range m {
+		s.tell(x) // line 20
+	}
+}
+
+func pointer(out *[]int, m map[int]bool) {
+	for x := range m {
+		*out = append(*out, x) // line 26
+	}
+}
+
+func fine(a *Actions, m map[int]bool, l []int) {
+	n := 0
+	for range m {
+		n++
+	}
+	for _, x := range l {
+		a.Add(x)
+	}
+}
+`
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, "bad.go", bad, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := CheckOrder(Package{Path: "ike", Fset: fset, Files: []*ast.File{f}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []int
+	for _, f := range found {
+		lines = append(lines, f.Pos.Line)
+	}
+	if !slices.Equal(lines, []int{14, 20, 26}) {
+		t.Errorf("found in lines %v: %v", lines, found)
 	}
 }
 
