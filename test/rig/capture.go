@@ -80,15 +80,19 @@ func (c *Capture) read() {
 	defer close(c.stopped)
 	defer unix.Close(c.fd)
 	b := make([]byte, 65536)
+	flags := 0 // wait for a packet, for the time set on the socket
 	for {
-		n, from, err := unix.Recvfrom(c.fd, b, 0)
+		select {
+		case <-c.stop:
+			flags = unix.MSG_DONTWAIT // what is in the queue now, and no more: traffic may go on for ever
+		default:
+		}
+		n, from, err := unix.Recvfrom(c.fd, b, flags)
 		if err != nil { // the queue is empty
-			select {
-			case <-c.stop:
+			if flags != 0 {
 				return
-			default:
-				continue
 			}
+			continue
 		}
 		ll, ok := from.(*unix.SockaddrLinklayer)
 		if !ok || ll.Pkttype == unix.PACKET_OUTGOING || ll.Ifindex == 1 {
