@@ -122,7 +122,7 @@ func tryRekey(t *testing.T, s rig.Suite, plane string, initiate bool, who string
 	if err := up.Up(); err != nil {
 		return "", "", err
 	}
-	stop, err := rig.Flood(topo.A.Host, topo.B.Host4)
+	stop, err := rig.Flood(topo.A.Host, topo.B.Host, topo.B.Host4)
 	if err != nil {
 		return "", "", err
 	}

@@ -18,11 +18,11 @@ func TestRekeyLossless(t *testing.T) {
 	if err := a.Up(); err != nil {
 		t.Fatal(err)
 	}
-	stopA, err := rig.Flood(topo.A.Host, topo.B.Host4)
+	stopA, err := rig.Flood(topo.A.Host, topo.B.Host, topo.B.Host4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopB, err := rig.Flood(topo.B.Host, topo.A.Host4)
+	stopB, err := rig.Flood(topo.B.Host, topo.A.Host, topo.A.Host4)
 	if err != nil {
 		t.Fatal(err)
 	}
