@@ -16,19 +16,33 @@ func (sa *SA) noteDuplicate(c *child) {
 	if sa.initiator {
 		return
 	}
-	if x := sa.duplicate(c); x != nil {
-		ours := c
-		if x.initiated {
-			ours = x
-		}
-		ours.surplus = sa.now.Add(outboundLimit)
+	x := sa.duplicate(c)
+	if x == nil || c.surplus != 0 || x.surplus != 0 {
+		return
 	}
+	ours := c
+	switch {
+	case x.initiated && !c.initiated:
+		ours = x
+	case x.initiated == c.initiated && x.since < c.since: // rekeys have changed who began them
+		ours = x
+	}
+	ours.surplus = sa.now.Add(outboundLimit)
 }
 
-// duplicate finds the equal child that the other end asked for.
+// takesOver: x takes over from c, which it replaced and which is gone, and with it the end that was planned.
+func (sa *SA) takesOver(c, x *child) {
+	x.replaces = nil
+	if c.surplus != 0 {
+		x.surplus = c.surplus
+	}
+	sa.noteDuplicate(x)
+}
+
+// duplicate finds an equal child that stands beside c and not for it.
 func (sa *SA) duplicate(c *child) *child {
 	return sa.findChild(func(x *child) bool {
-		return x != c && x.config == c.config && x.up && c.up && !x.deleting && !c.deleting && x.initiated != c.initiated &&
+		return x != c && x.config == c.config && x.up && c.up && !x.deleting && !c.deleting &&
 			x.replaces == nil && c.replaces == nil && same(x.local, c.local) && same(x.remote, c.remote)
 	})
 }

@@ -118,7 +118,7 @@ func (sa *SA) forget(c *child) {
 	sa.children = slices.DeleteFunc(sa.children, func(x *child) bool { return x == c })
 	for _, x := range sa.children {
 		if x.replaces == c {
-			x.replaces = nil
+			sa.takesOver(c, x)
 		}
 	}
 	c.rekeys = nil // else a child would keep all that went before it
