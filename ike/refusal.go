@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"cygnet/ike/wire"
 	"cygnet/policy"
@@ -71,25 +70,8 @@ func errInstall(stage string, err error) *Refusal {
 	}
 }
 
-// where points at a line of a connection's configuration: "conn.d/site-b.toml:7: remote.id". Of several keys the first that was
-// written is taken, else the connection's own line.
-func where(c *policy.Connection, keys ...string) string {
-	if c == nil {
-		return ""
-	}
-	line := c.Line
-	key := strings.Join(keys, ", ")
-	for _, k := range keys {
-		if n, ok := c.Lines[k]; ok {
-			line, key = n, k
-			break
-		}
-	}
-	if c.File == "" {
-		return key
-	}
-	return fmt.Sprintf("%s:%d: %s", c.File, line, key)
-}
+// where is the line of the configuration that a hint is about.
+func where(c *policy.Connection, keys ...string) string { return c.Where(keys...) }
 
 // errorNotify finds the first error notify of a message.
 func errorNotify(ps []wire.Payload) *wire.Notify {

@@ -5,7 +5,9 @@
 package policy
 
 import (
+	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"cygnet/ike/auth"
@@ -67,6 +69,26 @@ type Connection struct {
 	NATKeepalive time.Duration // 20 s; RFC 3948 section 4
 	Lifetime     IKELifetime
 	anywhere     bool // remote address = "%any"
+}
+
+// Where names the line of the first of the keys that was given, or of the connection, for the one who is to change it:
+// "conn.d/site-b.toml:5: ike". Without a connection it is empty.
+func (c *Connection) Where(keys ...string) string {
+	if c == nil {
+		return ""
+	}
+	line := c.Line
+	key := strings.Join(keys, ", ")
+	for _, k := range keys {
+		if n, ok := c.Lines[k]; ok {
+			line, key = n, k
+			break
+		}
+	}
+	if c.File == "" {
+		return key
+	}
+	return fmt.Sprintf("%s:%d: %s", c.File, line, key)
 }
 
 // End is one side of a connection.

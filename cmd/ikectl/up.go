@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func (c *command) waitFor(ctx context.Context, name string, timeout time.Duratio
 func inTime(f *control.Failure, name string, timeout time.Duration) *control.Failure {
 	switch f.Code {
 	case control.CodeTimeout:
-		return control.Fail(f.Code, fmt.Sprintf("gave up waiting after %s: %s", timeout, f.Summary), "cygnetd goes on; see: ikectl status "+name)
+		return control.Fail(f.Code, fmt.Sprintf("gave up waiting after %s: %s", timeout, f.Summary), cmp.Or(f.Hint, "cygnetd goes on; see: ikectl status "+name))
 	case control.CodeInterrupted:
 		return control.Fail(f.Code, "no longer waiting; cygnetd goes on with it", fmt.Sprintf("see: ikectl status %s; to stop it: ikectl down %s", name, name))
 	}

@@ -168,12 +168,13 @@ func (u *raise) asFailure(r ike.Report) *control.Failure {
 
 // tooLong says how far it came when the client stops waiting.
 func (u *raise) tooLong() *control.Failure {
-	text := "not up in the time given"
+	text, hint := "not up in the time given", "cygnetd goes on trying; see: ikectl status "+u.conn.Name
 	if v, err := u.b.d.view(u.conn.Name); err == nil && len(v.machines) > 0 {
 		m := v.machines[0]
 		switch m.Phase {
 		case "opening":
 			text = fmt.Sprintf("no answer from %s yet: is UDP 500 and 4500 open on the path, and IKE running there?", m.Path.Remote)
+			hint = u.conn.Where("remote.address", "remote") + " must be the peer's address as seen from here; " + hint
 		case "authenticating":
 			text = fmt.Sprintf("%s answered IKE_SA_INIT, but not IKE_AUTH yet", m.Path.Remote)
 		case "established":
@@ -186,7 +187,7 @@ func (u *raise) tooLong() *control.Failure {
 	} else if u.fault.Code != "" {
 		text = u.fault.Text
 	}
-	return control.Fail(control.CodeTimeout, text, "cygnetd goes on trying; see: ikectl status "+u.conn.Name)
+	return control.Fail(control.CodeTimeout, text, hint)
 }
 
 // elapsed prints milliseconds below a second, else tenths.

@@ -129,7 +129,7 @@ func TestFirstHourSilentPeer(t *testing.T) {
 	if code != 4 {
 		t.Errorf("exit code %d, wanted 4 (timeout)", code)
 	}
-	contains(t, "ikectl up", out, []string{"198.51.100.7:500", "no answer"})
+	contains(t, "ikectl up", out, []string{"198.51.100.7:500", "no answer", "conn.d/s2s.toml:3: remote.address"})
 }
 
 func TestFirstHourNoDaemon(t *testing.T) {
