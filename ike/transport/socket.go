@@ -141,7 +141,7 @@ func bindError(f family, port uint16, natt bool, err error) error {
 		if h, ok := holder("/proc", port); ok {
 			who = h.String()
 		}
-		return fmt.Errorf("UDP port %d on %s is in use by %s: stop it or set %s = another port: %w", port, f.any, who, key, err)
+		return fmt.Errorf("UDP port %d on %s is in use by %s: stop it, or set %s to another port under [daemon] in cygnet.toml: %w", port, f.any, who, key, err)
 	case errors.Is(err, os.ErrPermission) && port < 1024:
 		return fmt.Errorf("UDP port %d on %s: %w: start as root or with CAP_NET_BIND_SERVICE", port, f.any, err)
 	}

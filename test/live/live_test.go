@@ -206,7 +206,7 @@ func TestFirstHourPortInUse(t *testing.T) {
 	if err == nil {
 		t.Fatal("cygnetd started although its port is taken")
 	}
-	contains(t, "cygnetd", err.Error(), []string{"500", "in use", fmt.Sprintf("pid %d", os.Getpid())})
+	contains(t, "cygnetd", err.Error(), []string{"500", "in use", fmt.Sprintf("pid %d", os.Getpid()), "port to another port under [daemon] in cygnet.toml"})
 }
 
 func TestFirstHourMissingCapability(t *testing.T) {
