@@ -256,7 +256,7 @@ func TestPortInUse(t *testing.T) {
 			t.Fatalf("%s: opened a port in use", network)
 		}
 		name, _ := os.ReadFile("/proc/self/comm")
-		for _, want := range []string{fmt.Sprintf("UDP port %d", port), strings.TrimSpace(string(name)), fmt.Sprintf("pid %d", os.Getpid()), "stop it or set port"} {
+		for _, want := range []string{fmt.Sprintf("UDP port %d", port), strings.TrimSpace(string(name)), fmt.Sprintf("pid %d", os.Getpid()), "stop it, or set port"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q does not say %q", err, want)
 			}
