@@ -21,8 +21,8 @@ import (
 var targets = []target{
 	{"ike/wire", nil},
 	{"ike/suite", []string{"ike/auth"}},
-	{"ike", nil},
-	{"ike/directory", nil},
+	{"ike", []string{"test/script", "test/sim"}},
+	{"ike/directory", []string{"test/script", "test/sim"}},
 	{"xfrm/esp", nil},
 	{"xfrm/ledger", nil},
 }
