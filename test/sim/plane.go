@@ -131,7 +131,7 @@ func (p *plane) carryOut(ops []xfrm.Op, refuse int) (int, error) {
 				return i, errRefused
 			}
 		}
-		if refuse == i+1 && !removes(op) {
+		if refuse == i+1 && n.w.wild && !removes(op) { // a refusal that was planned ends with the faults
 			n.w.saw("kernel refusal")
 			err := error(errRefused)
 			if _, add := op.(xfrm.AddSA); add && p.exists {
