@@ -293,6 +293,7 @@ func (w *world) quietNATs() {
 		x.rebind()
 	}
 	behind(outward)
+	behind(outward) // what was on its way from the old mapping may have moved it back: the next packet counts
 	if calm {
 		behind(inward)
 	}
