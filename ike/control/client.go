@@ -133,7 +133,7 @@ func (c *Client) do(ctx context.Context, method, path string, body *target) (*ht
 	if err != nil {
 		return nil, Fail(CodeInternal, err.Error(), "")
 	}
-	resp, err := c.http().Do(req)
+	resp, err := c.roundTrip(ctx, req)
 	if err != nil {
 		return nil, c.failure(ctx, err)
 	}
@@ -147,17 +147,6 @@ func (c *Client) do(ctx context.Context, method, path string, body *target) (*ht
 	}
 	f.Exit = ExitOf(f.Code)
 	return nil, &f
-}
-
-func (c *Client) http() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		DisableKeepAlives:     true,
-		ResponseHeaderTimeout: cmp.Or(c.silence, silenceLimit),
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			d := net.Dialer{Timeout: dialTimeout}
-			return d.DialContext(ctx, "unix", c.path())
-		},
-	}}
 }
 
 func (c *Client) path() string {

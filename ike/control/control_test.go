@@ -377,7 +377,7 @@ func TestRequests(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			req, _ := http.NewRequestWithContext(deadline(t), r.method, unixURLPrefix+r.path, strings.NewReader(r.body))
-			resp, err := c.http().Do(req)
+			resp, err := c.roundTrip(req.Context(), req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -426,6 +426,53 @@ func TestClientLimit(t *testing.T) {
 	if _, err := c.Status(deadline(t)); err != nil {
 		t.Errorf("after one left: %v", err)
 	}
+}
+
+// TestAnswerBeforeRequest: who is turned away is told so even when the answer is there, and its sender gone, before the request is written.
+func TestAnswerBeforeRequest(t *testing.T) {
+	for _, order := range []struct {
+		name string
+		gone bool // the server has closed the connection, so that the request cannot be written
+	}{{"the server listens on", false}, {"the server has gone", true}} {
+		t.Run(order.name, func(t *testing.T) {
+			ours, theirs := streamPair(t)
+			body := `{"code":"busy","summary":"cygnetd has too many control clients"}`
+			fmt.Fprintf(theirs, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+			if order.gone {
+				theirs.Close()
+			}
+			ctx := deadline(t)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, unixURLPrefix+"/v1/status", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := (&Client{}).exchange(ours, req)
+			if err != nil {
+				t.Fatalf("the answer that was there is lost: %v", err)
+			}
+			if got, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusServiceUnavailable || string(got) != body {
+				t.Errorf("status %s, body %q, %v", resp.Status, got, err)
+			}
+		})
+	}
+}
+
+// streamPair is a connection of two unix sockets.
+func streamPair(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "pair"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if a, err = net.Dial("unix", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a, b
 }
 
 func waitFor(t *testing.T, what string, ok func() bool) {
