@@ -11,7 +11,7 @@ import (
 func (r *reader) children(t *table, c *Connection) {
 	example := fmt.Sprintf("add [%s.child.lan] with local = [...] and remote = [...]", t.path)
 	all := t.table("child", fmt.Sprintf("[%s.child.lan]", t.path))
-	if _, there := t.rows["child"]; !there || all != nil && len(all.rows) == 0 {
+	if _, there := t.rows["child"]; (!there || all != nil && len(all.rows) == 0) && !r.strays.awaits(c.Name) {
 		t.problem("", "missing-child", example, "%s has no child, so no traffic would travel through it", t.path)
 	}
 	if all == nil {

@@ -16,8 +16,15 @@ func (r *reader) connection(t *table, name string) {
 	if !goodName(name) {
 		t.problem("", "bad-name", "use letters, digits, - and _, at most 64", "%q cannot be the name of a connection", name)
 	}
+	if r.stray(t, name) {
+		return
+	}
 	if o := r.byName[name]; o != nil {
-		t.problem("", "duplicate-connection", "give one of them another name", "connection %s stands already at %s:%d", name, o.File, o.Line)
+		hint := "give one of them another name"
+		if _, has := t.rows["child"]; has && len(t.rows) == 1 {
+			hint = fmt.Sprintf("a connection stands in one file with its children: move them to %s", o.File)
+		}
+		t.problem("", "duplicate-connection", hint, "connection %s stands already at %s:%d", name, o.File, o.Line)
 	}
 	r.local(t, c)
 	r.remote(t, c)

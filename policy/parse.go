@@ -22,10 +22,15 @@ const (
 // When any Problem is not a Warning the Snapshot is nil. All problems are told at once, in the order of files and lines.
 func Parse(sources []Source, secret func(path string) (alg.Secret, error)) (*Snapshot, []Problem) {
 	r := &reader{secret: secret, snapshot: &Snapshot{Daemon: defaultDaemon()}, byName: make(map[string]*Connection)}
+	var files []*table
 	for _, s := range sources {
 		if t := r.open(s); t != nil {
-			r.file(t)
+			files = append(files, t)
 		}
+	}
+	r.findStrays(files)
+	for _, t := range files {
+		r.file(t)
 	}
 	r.compare()
 	inOrder(r.problems, sources)
@@ -43,6 +48,7 @@ type reader struct {
 	snapshot *Snapshot
 	byName   map[string]*Connection
 	daemonAt string // where [daemon] stands
+	strays   strays
 	problems []Problem
 }
 
@@ -65,28 +71,13 @@ func (r *reader) open(s Source) *table {
 		var at toml.ParseError
 		if errors.As(err, &at) {
 			p.Line, p.Text = at.Position.Line, "this is not TOML: "+at.Message
-			explainSyntax(&p, string(s.Data))
+			explainSyntax(&p, at, string(s.Data))
 		}
 		r.problems = append(r.problems, p)
 		return nil
 	}
 	t.lines = newLineIndex(string(s.Data))
 	return t
-}
-
-// explainSyntax adds what to do about the commonest slip. A line that speaks of a secret is not repeated: it may hold the secret itself.
-func explainSyntax(p *Problem, text string) {
-	lines := strings.Split(text, "\n")
-	if p.Line < 1 || p.Line > len(lines) {
-		return
-	}
-	line := lines[p.Line-1]
-	switch word := bareWord(line); {
-	case strings.Contains(line, "psk") || strings.Contains(line, "secret"):
-		p.Text, p.Hint = "this is not TOML", `write psk = { file = "/etc/cygnet/secrets/NAME" }`
-	case word != "":
-		p.Hint = fmt.Sprintf("put it in quotes: %q", word)
-	}
 }
 
 func (r *reader) file(t *table) {
