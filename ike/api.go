@@ -243,6 +243,8 @@ type Status struct {
 	NAT                 string // who surely is: "none", "local", "remote", "both"; "unknown": the peer is, or only asks for ESP in UDP
 	Since               Time
 	LastHeard           Time // fresh authentic message of the peer, or packet on a child; zero: never
+	Sent, Tries         int  // how often the request that waits for an answer was sent, and how often it is at most; zero: none waits
+	RekeyAt, ReauthAt   Time // when this side renews it; zero: never
 	Children            []ChildStatus
 }
 
@@ -259,4 +261,5 @@ type ChildStatus struct {
 	In, Out       xfrm.SAID
 	ReqID         uint32
 	Since         Time
+	RekeyAt       Time // when this side rekeys it, if no limit of octets or packets comes first; zero: never
 }

@@ -80,6 +80,9 @@ func (sa *SA) verifyResponder(p *authenticating, m *message) (auth.Identity, *Re
 	switch {
 	case err != nil:
 		r.Code, r.Why = CodeBadIdentity, fmt.Sprintf("the peer's identity is malformed: %v", err)
+	case peer.Equal(c.Local.ID) && !peer.Equal(c.Remote.ID):
+		mm := policy.SwappedIDs(c, peer)
+		r.Code, r.Why, r.Hint = CodeBadIdentity, mm.Text, mm.Hint
 	case known(c.Remote.ID) && !peer.Equal(c.Remote.ID):
 		r.Code = CodeBadIdentity
 		r.Why = fmt.Sprintf("the peer says it is %v, we want %v", peer, c.Remote.ID)
@@ -95,6 +98,7 @@ func (sa *SA) verifyResponder(p *authenticating, m *message) (auth.Identity, *Re
 	}
 	return peer, r
 }
+
 
 func pskHint(c *policy.Connection) string {
 	return fmt.Sprintf("%s: %s must hold the same key as the peer's file", where(c, "psk.file", "psk"), c.PSKFile)

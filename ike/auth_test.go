@@ -37,6 +37,8 @@ func TestSameFace(t *testing.T) {
 			[]string{"the peer says it is gw-x.example; site-a wants gw-a.example", "conn.d/test.toml:3"}},
 		{"other identity asked", setup{a: strings.Replace(gwA, "gw-b.example", "gw-y.example", 1)}, nil, CodeAuthFailed, CodeBadIdentity,
 			[]string{"the peer asks for gw-y.example here; site-a says that we are gw-b.example", "conn.d/test.toml:2"}},
+		{"swapped ids", setup{a: strings.NewReplacer("gw-a.example", "gw-b.example", "gw-b.example", "gw-a.example").Replace(gwA)}, nil, CodeAuthFailed, CodeBadIdentity,
+			[]string{"the peer says it is gw-b.example, which is our own id in site-a", "exchange conn.d/test.toml:2: local.id and conn.d/test.toml:3: remote.id here, or the two on the peer"}},
 		{"EAP", setup{}, func(o *opened) bool { o.drop(wire.PayloadAuth); return true }, CodeAuthFailed, CodeAuthFailed,
 			[]string{"wants to authenticate by EAP, connection site-a wants a pre-shared key"}},
 		{"signature", setup{}, func(o *opened) bool {
@@ -118,6 +120,8 @@ func TestInitiatorRejects(t *testing.T) {
 		{"method", func(o *opened) { a, _ := wire.Find[*wire.Auth](o.ps); a.Method = 1 }, CodeAuthFailed, []string{"by method 1, we want a pre-shared key"}},
 		{"identity", func(o *opened) { o.ps[0] = wire.NewID(true, wire.IDFQDN, []byte("gw-z.example")) }, CodeBadIdentity,
 			[]string{"the peer says it is gw-z.example, we want gw-b.example", `conn.d/test.toml:3: remote.id must be "gw-z.example"`}},
+		{"our own identity", func(o *opened) { o.ps[0] = wire.NewID(true, wire.IDFQDN, []byte("gw-a.example")) }, CodeBadIdentity,
+			[]string{"the peer says it is gw-a.example, which is our own id", "exchange conn.d/test.toml:2: local.id and conn.d/test.toml:3: remote.id here"}},
 		{"no proof", func(o *opened) { o.drop(wire.PayloadAuth) }, CodeProtocol, nil},
 	}
 	for _, c := range cases {

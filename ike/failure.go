@@ -42,7 +42,8 @@ func initRefused(sa *SA, x *initExchange, n *wire.Notify) *Refusal {
 	case wire.NotifyNoProposalChosen:
 		r.Code = CodeNoProposal
 		r.Why = fmt.Sprintf("%v accepts none of our IKE proposals (NO_PROPOSAL_CHOSEN), or knows no connection for us; we offer %s", sa.path.Remote, offerText(x.offered))
-		r.Hint = where(sa.conn, "ike") + " must have an algorithm of each kind that the peer allows"
+		r.Hint = fmt.Sprintf("%s must have an algorithm of each kind that the peer allows; many peers answer so too to an address that they do not know: "+
+			"theirs of us must be %v, or that of the NAT before us", where(sa.conn, "ike"), sa.path.Local.Addr())
 	case wire.NotifyInvalidKEPayload:
 		r.Code = CodeNoProposal
 		r.Why = fmt.Sprintf("%v wants another key exchange method than those we offer: %s", sa.path.Remote, offerText(x.offered))
@@ -62,7 +63,7 @@ func authRefused(sa *SA, n *wire.Notify) *Refusal {
 	}
 	r.Code = CodeAuthFailed
 	r.Why = fmt.Sprintf("%v refuses us (AUTHENTICATION_FAILED): it does not know us as %v, is not %v, or has another PSK", sa.path.Remote, c.Local.ID, idText(c))
-	r.Hint = fmt.Sprintf("compare with the peer: %s, %s, %s; its log says which", where(c, "local.id", "local"), where(c, "remote.id", "remote"), where(c, "psk.file", "psk"))
+	r.Hint = fmt.Sprintf("compare with the peer: %s, %s, %s; its local.id is our remote.id, and the other way round; its log says which", where(c, "local.id", "local"), where(c, "remote.id", "remote"), where(c, "psk.file", "psk"))
 	return r
 }
 

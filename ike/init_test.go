@@ -155,7 +155,8 @@ func TestNoProposal(t *testing.T) {
 	start := n.now
 	n.a.step(Initiate{})
 	n.run(2*time.Minute, func() bool { return n.a.finish != nil })
-	n.a.wants(CodeNoProposal, "198.51.100.7:500 accepts none of our IKE proposals (NO_PROPOSAL_CHOSEN)", "AES-CBC-128 / SHA2-256 / PRF SHA2-256 / MODP-3072", "conn.d/test.toml:5: ike")
+	n.a.wants(CodeNoProposal, "198.51.100.7:500 accepts none of our IKE proposals (NO_PROPOSAL_CHOSEN)", "AES-CBC-128 / SHA2-256 / PRF SHA2-256 / MODP-3072", "conn.d/test.toml:5: ike",
+		"an address that they do not know: theirs of us must be 192.0.2.1")
 	n.b.wants(CodeNoProposal, "192.0.2.1:500: the peer offers", "MODP-3072", "AES-GCM-256", "conn.d/test.toml:5")
 	if d := n.now.Sub(start); d < 3*time.Second || d > 6*time.Second || len(n.inits()) < 3 {
 		t.Errorf("gave up after %v and %d requests", d, len(n.inits()))

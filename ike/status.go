@@ -14,6 +14,12 @@ func (sa *SA) Status() Status {
 	if sa.finished {
 		s.Phase = string(phaseFinished)
 	}
+	if sa.requests.waiting() {
+		s.Sent, s.Tries = sa.requests.sent, sa.requests.plan.tries
+	}
+	if sa.phase.name() == phaseEstablished {
+		s.RekeyAt, s.ReauthAt = sa.life.rekey, sa.life.reauth
+	}
 	if sa.up != 0 {
 		s.Since = sa.up
 		s.RemoteID = sa.peer.String()
@@ -36,6 +42,6 @@ func (sa *SA) Status() Status {
 func (c *child) status() ChildStatus {
 	return ChildStatus{
 		Name: c.config.Name, Up: c.up, SPIIn: c.spiIn, SPIOut: c.spiOut, Suite: espName(c.suite), Mode: "tunnel", Encap: c.encap,
-		Local: texts(c.local), Remote: texts(c.remote), Narrowed: c.narrowed, In: c.inID(), Out: c.outID(), ReqID: c.reqid, Since: c.since,
+		Local: texts(c.local), Remote: texts(c.remote), Narrowed: c.narrowed, In: c.inID(), Out: c.outID(), ReqID: c.reqid, Since: c.since, RekeyAt: c.rekeyAt,
 	}
 }

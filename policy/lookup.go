@@ -108,7 +108,20 @@ func ForIdentities(cands []*Connection, peer auth.Identity, asked *auth.Identity
 	if known != nil {
 		return nil, wrongAsked(known, *asked)
 	}
+	for _, c := range cands {
+		if c.Local.ID.Equal(peer) && (asked == nil || c.Remote.ID.Equal(*asked)) {
+			return nil, SwappedIDs(c, peer)
+		}
+	}
 	return nil, wrongPeer(cands, peer)
+}
+
+// SwappedIDs: the peer goes by our name, as with a file that was copied to the other end as it was.
+func SwappedIDs(c *Connection, peer auth.Identity) *Mismatch {
+	return &Mismatch{Notify: wire.NotifyAuthenticationFailed, Ours: c.Local.ID.String(), Theirs: peer.String(),
+		Text: fmt.Sprintf("the peer says it is %s, which is our own id in %s: the two ids seem to be swapped at one end", peer, c.Name),
+		Hint: fmt.Sprintf("local.id is our own name, remote.id the peer's: exchange %s and %s here, or the two on the peer", c.Where("local.id", "local"), c.Where("remote.id", "remote")),
+	}
 }
 
 func wrongPeer(cands []*Connection, peer auth.Identity) *Mismatch {

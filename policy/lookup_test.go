@@ -87,6 +87,8 @@ func TestForIdentities(t *testing.T) {
 		{"keyid:gw-d.example", nil, "phone", "", ""},
 		{"gw-d.example", nil, "", "the peer says it is gw-d.example; site-b wants gw-b.example; site-c wants gw-c.example; phone wants keyid:gw-d.example",
 			`conn.d/site-b.toml:3: remote id = "gw-d.example", or let the peer send gw-b.example`},
+		{"gw-a.example", nil, "", "the peer says it is gw-a.example, which is our own id in site-b: the two ids seem to be swapped at one end",
+			"local.id is our own name, remote.id the peer's: exchange conn.d/site-b.toml:2: local.id and conn.d/site-b.toml:3: remote.id here, or the two on the peer"},
 		{"gw-b.example", &them, "", "the peer asks for somebody here; site-b says that we are gw-a.example", `conn.d/site-b.toml:2: local id = "somebody", or let the peer expect gw-a.example`},
 	} {
 		got, m := ForIdentities(s.Connections, identity(t, c.peer), c.asked)
