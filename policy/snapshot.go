@@ -64,6 +64,7 @@ type Connection struct {
 	Start        Start
 	Drop         bool // when_down = "drop"
 	Encap        Encapsulation
+	Fragments    Fragmentation
 	Children     []*Child
 	Liveness     Liveness
 	NATKeepalive time.Duration // 20 s; RFC 3948 section 4

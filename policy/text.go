@@ -29,6 +29,7 @@ func (c *Connection) Text() string {
 		down = "drop"
 	}
 	fmt.Fprintf(&b, "  start   %s, when down %s, encapsulation %s\n", c.Start, down, c.Encap)
+	fmt.Fprintf(&b, "  large   %s\n", c.Fragments.text())
 	l := c.Liveness
 	fmt.Fprintf(&b, "  alive   asked after %s, %d tries, timeout %s x %g; NAT keepalive %s\n", l.Idle, l.Tries, l.Timeout, l.Factor, c.NATKeepalive)
 	fmt.Fprintf(&b, "  life    %s\n", c.Lifetime.text())
