@@ -77,7 +77,7 @@ func (t *Topology) Remove() { RemoveTopology(t.prefix) }
 
 // RemoveTopology removes the namespaces of a prefix.
 func RemoveTopology(prefix string) {
-	for _, n := range []string{"-lan-a", "-gw-a", "-wan", "-gw-b", "-lan-b"} {
+	for _, n := range []string{"-lan-a", "-gw-a", "-wan", "-gw-b", "-lan-b", "-gw-c"} {
 		if _, err := os.Stat("/run/netns/" + prefix + n); err == nil {
 			ip("netns del " + prefix + n)
 		}
