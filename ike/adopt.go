@@ -49,8 +49,12 @@ type inherit struct{}
 // yield tells a heir that the other one stays, and that the peer will delete it.
 type yield struct{}
 
-func (inherit) event() {}
-func (yield) event()   {}
+// surrender tells a heir that the other one stays, and that it is ours to delete.
+type surrender struct{}
+
+func (inherit) event()   {}
+func (yield) event()     {}
+func (surrender) event() {}
 
 // rekeyingIKE: an exchange that replaces this IKE SA is on its way, begun by either side.
 func (sa *SA) rekeyingIKE() bool {
@@ -126,7 +130,7 @@ func (sa *SA) decide() {
 	}
 	sa.report(Report{Code: CodePhase, Text: "both sides rekeyed the IKE SA at once; the one with the lowest nonce goes"})
 	if goes.ours {
-		sa.leave(goes.sa, Lower{Why: "both sides rekeyed at once; the other IKE SA stays"})
+		sa.leave(goes.sa, surrender{})
 	} else {
 		sa.leave(goes.sa, yield{})
 	}
@@ -217,6 +221,8 @@ func (sa *SA) fromInbox() {
 			sa.inherit()
 		case yield:
 			sa.yield()
+		case surrender:
+			sa.surrender()
 		case Lower:
 			sa.lower(e)
 		}
@@ -236,6 +242,17 @@ func (sa *SA) inherit() {
 			sa.deleteChild(c, "the peer deleted it")
 		}
 	}
+}
+
+// surrender: this IKE SA, which we made, goes. While the peer waits for our answer to its own rekey, which may have been lost, it may know nothing of this one and take
+// no Delete of it. strongSwan 5.9 does so: the Delete must go on for longer than the peer's repeats take.
+func (sa *SA) surrender() {
+	if sa.phase.name() != phaseEstablished {
+		return
+	}
+	sa.queue, sa.postponed = nil, nil
+	sa.enter(&closing{limit: sa.now.Add(replacedLast), end: Finish{Code: CodeClosed, Text: "both sides rekeyed at once; the other IKE SA stays"}}, "lowered")
+	sa.enqueue(&deleteOld{})
 }
 
 // yield: the peer, which made this IKE SA, is to delete it. If it does not, we do.
