@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
+	"hash"
 	"io"
 	"time"
 
@@ -19,8 +20,7 @@ const (
 // cookies makes and checks the stateless cookie of RFC 7296 section 2.6: version | MAC(secret, SPIi | IPi | Ni). The version says which secret.
 type cookies struct {
 	rand     io.Reader
-	secrets  [2][32]byte // by the last bit of the version
-	usable   [2]bool
+	macs     [2]hash.Hash // HMAC-SHA-256, each with its secret, by the last bit of the version; nil: not usable
 	version  uint8
 	rotateAt ike.Time
 }
@@ -38,7 +38,7 @@ func (c *cookies) valid(now ike.Time, got []byte, f *firstMessage, nonce []byte)
 		return false
 	}
 	version := got[0]
-	if age := c.version - version; age > 1 || !c.usable[version&1] {
+	if age := c.version - version; age > 1 || c.macs[version&1] == nil {
 		return false
 	}
 	return hmac.Equal(got, c.mac(version, f, nonce))
@@ -46,28 +46,29 @@ func (c *cookies) valid(now ike.Time, got []byte, f *firstMessage, nonce []byte)
 
 // The port is not bound: a NAT may change it (RFC 9329 section 6.3).
 func (c *cookies) mac(version uint8, f *firstMessage, nonce []byte) []byte {
-	h := hmac.New(sha256.New, c.secrets[version&1][:])
+	h := c.macs[version&1]
+	h.Reset()
 	addr := f.id.addr.Unmap().WithZone("").As16()
-	h.Write(binary.BigEndian.AppendUint64(nil, uint64(f.id.spi)))
-	h.Write(addr[:])
+	h.Write(append(binary.BigEndian.AppendUint64(make([]byte, 0, 24), uint64(f.id.spi)), addr[:]...))
 	h.Write(nonce)
-	return h.Sum([]byte{version})[:1+cookieMAC]
+	return h.Sum(append(make([]byte, 0, 1+sha256.Size), version))[:1+cookieMAC]
 }
 
 // rotate draws a new secret when the current one is old. It reports whether there is one.
 func (c *cookies) rotate(now ike.Time) bool {
-	if c.usable[c.version&1] && now.Before(c.rotateAt) {
+	if c.macs[c.version&1] != nil && now.Before(c.rotateAt) {
 		return true
 	}
 	if !now.Before(c.rotateAt.Add(cookieLife)) { // nobody asked for long: the current one is too old even as the previous one
-		c.usable[c.version&1] = false
+		c.macs[c.version&1] = nil
 	}
-	next := c.version + 1
-	if _, err := io.ReadFull(c.rand, c.secrets[next&1][:]); err != nil {
-		c.usable[next&1] = false
+	next, secret := c.version+1, make([]byte, sha256.Size)
+	defer clear(secret)
+	if _, err := io.ReadFull(c.rand, secret); err != nil {
+		c.macs[next&1] = nil
 		return false
 	}
-	c.version, c.usable[next&1], c.rotateAt = next, true, now.Add(cookieLife)
+	c.version, c.macs[next&1], c.rotateAt = next, hmac.New(sha256.New, secret), now.Add(cookieLife)
 	return true
 }
 
