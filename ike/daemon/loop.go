@@ -13,30 +13,36 @@ import (
 )
 
 const (
-	packetQueue = 2048 // IKE messages that wait for a shard
+	packetQueue = 2048 // IKE messages of one kind that wait for a shard
 	packetBurst = 64   // of those handled in one turn, so that answers and deadlines get theirs
 )
 
-// loop is the goroutine of one shard: it alone touches the shard. Packets come through a bounded channel and are dropped when it is full; answers
-// come through a mailbox and are never dropped.
+// loop is the goroutine of one shard: it alone touches the shard. Packets come through bounded channels and are dropped when those are full; answers
+// come through a mailbox and are never dropped. First messages, of which anyone can send any number, have a channel of their own: a flood of
+// them takes no room from IKE SAs that exist, and of the turns only its share.
 type loop struct {
 	d       *Daemon
 	shard   *shard.Shard
 	packets chan ike.Packet
-	box     *mailbox[any] // shard.Event, or func(*shard.Shard) to be run in the loop
+	firsts  chan ike.Packet // IKE_SA_INIT requests
+	box     *mailbox[any]   // shard.Event, or func(*shard.Shard) to be run in the loop
 	dropped atomic.Uint64
 	actions []shard.Action
 	unsent  wire.SPI // of this turn: the machine whose message the host did not send
 }
 
 func newLoop(d *Daemon, s *shard.Shard) *loop {
-	return &loop{d: d, shard: s, packets: make(chan ike.Packet, packetQueue), box: newMailbox[any]()}
+	return &loop{d: d, shard: s, packets: make(chan ike.Packet, packetQueue), firsts: make(chan ike.Packet, packetQueue), box: newMailbox[any]()}
 }
 
 // receive takes a packet from a receive loop of the transport.
-func (l *loop) receive(p ike.Packet) {
+func (l *loop) receive(h wire.Header, p ike.Packet) {
+	queue := l.packets
+	if h.Exchange == wire.IKESAInit && !h.Response() {
+		queue = l.firsts
+	}
 	select {
-	case l.packets <- p:
+	case queue <- p:
 	default:
 		l.dropped.Add(1)
 	}
@@ -61,7 +67,9 @@ func (l *loop) run() {
 				l.handle(t, m)
 			}
 		case p := <-l.packets:
-			l.turnPackets(p)
+			l.turnPackets(p, l.packets)
+		case p := <-l.firsts:
+			l.turnPackets(p, l.firsts)
 		case <-alarm.timer.C:
 			alarm.rang()
 			l.turn(now(), shard.Wake{})
@@ -79,12 +87,13 @@ func (l *loop) handle(t ike.Time, m any) {
 	}
 }
 
-func (l *loop) turnPackets(p ike.Packet) {
+// turnPackets handles a packet and what waits behind it.
+func (l *loop) turnPackets(p ike.Packet, queue <-chan ike.Packet) {
 	t := now()
 	l.turn(t, shard.Packet{Packet: p})
 	for range packetBurst - 1 {
 		select {
-		case p := <-l.packets:
+		case p := <-queue:
 			l.turn(t, shard.Packet{Packet: p})
 		default:
 			return
@@ -187,7 +196,7 @@ func (d *Daemon) receive(p ike.Packet) {
 		d.counters.malformed.Add(1)
 		return
 	}
-	d.loops[shard.Route(h, p.Remote.Addr().String(), len(d.loops), d.hashKey)].receive(p)
+	d.loops[shard.Route(h, p.Remote.Addr().String(), len(d.loops), d.hashKey)].receive(h, p)
 }
 
 // inShard runs f in the loop of each shard and waits for all.
