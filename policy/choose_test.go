@@ -18,7 +18,7 @@ func conn(t testing.TB, ike, esp, pfs string) *Connection {
 	for _, empty := range []string{"ike", "esp", "pfs"} {
 		text = strings.Replace(text, empty+" = \"\"\n", "", 1)
 	}
-	s, problems := Parse([]Source{{"conn.d/site-b.toml", []byte(text)}}, longKey)
+	s, problems := Parse([]Source{{"conn.d/site-b.toml", []byte(text)}}, secrets(longKey))
 	if s == nil {
 		t.Fatal(problems)
 	}

@@ -28,7 +28,7 @@ func (r *reader) connection(t *table, name string) {
 	}
 	r.local(t, c)
 	r.remote(t, c)
-	r.psk(t, c)
+	r.proofs(t, c)
 	c.IKE = t.proposals("ike", wire.ProtoIKE)
 	c.Lifetime = t.lifetimes()
 	r.behaviour(t, c)
@@ -58,7 +58,8 @@ func (r *reader) local(t *table, c *Connection) {
 			l.problem("address", "bad-address", `write an address of this host, or "%any" to use whichever leads to the peer`, "address = %q in %s %s", s, l.path, why)
 		}
 	}
-	c.Local.ID = l.identity("the name that the peer expects of us", c.Local.Address)
+	c.Local.Proof = r.credential(l)
+	c.Local.ID = l.localID(c.Local)
 	l.done()
 }
 
@@ -88,12 +89,15 @@ func (r *reader) remote(t *table, c *Connection) {
 		}
 	}
 	c.Remote.Port = uint16(e.integer("port", DefaultPort, 1, 65535))
-	c.Remote.ID = e.identity("the name by which the peer proves itself", c.Remote.Address)
+	c.Remote.Proof = r.trust(e)
+	c.Remote.ID, c.Remote.Match, c.several = e.remoteID(c.Remote.Address)
 	e.done()
 }
 
-// identity reads the id of an end. It has no default: both sides must agree on it, and a guess would only be found out by a refusal.
-func (t *table) identity(what string, addr netip.Addr) auth.Identity {
+const idHint = `write a name such as "gw.example", an address, "user@example", "keyid:text" or a distinguished name "C=CH, O=Example, CN=gw"`
+
+// id reads the text of an id. It has no default: both sides must agree on it, and a guess would only be found out by a refusal.
+func (t *table) id(what string, addr netip.Addr) (string, bool) {
 	s, ok := t.text("id", "gw-a.example")
 	if _, there := t.rows["id"]; !there {
 		hint := `add id = "gw.example", ` + what
@@ -102,14 +106,40 @@ func (t *table) identity(what string, addr netip.Addr) auth.Identity {
 		}
 		t.missing("id", hint)
 	}
+	return s, ok
+}
+
+// localID reads our own id. A certificate has names of its own: then it may be absent.
+func (t *table) localID(e End) auth.Identity {
+	if _, there := t.rows["id"]; !there && e.Proof.Credential != nil && len(e.Proof.Credential.Chain) > 0 {
+		return auth.Identity{}
+	}
+	s, ok := t.id("the name that the peer expects of us", e.Address)
 	if !ok {
 		return auth.Identity{}
 	}
 	id, err := auth.ParseIdentity(s)
 	if err != nil {
-		t.problem("id", "bad-id", `write a name such as "gw.example", an address, "user@example" or "keyid:text"`, "id in %s: %v", t.path, err)
+		t.problem("id", "bad-id", idHint, "id in %s: %v", t.path, err)
 	}
 	return id
+}
+
+// remoteID reads the id of the peer, or a pattern for several.
+func (t *table) remoteID(addr netip.Addr) (id auth.Identity, m auth.Pattern, several bool) {
+	s, ok := t.id("the name by which the peer proves itself", addr)
+	if !ok {
+		return id, m, false
+	}
+	p, err := auth.ParsePattern(s)
+	if err != nil {
+		t.problem("id", "bad-id", idHint+`; "*.example", "*@example" or "C=CH, O=Example, CN=*" for several peers with certificates`, "id in %s: %v", t.path, err)
+		return id, m, false
+	}
+	if id, exact := p.Exact(); exact {
+		return id, m, false
+	}
+	return id, p, true
 }
 
 // endAddress reads the address of an end; why says what is wrong with it.

@@ -28,7 +28,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		sources := []Source{{"x.toml", data}}
-		s, problems := Parse(sources, testSecret)
+		s, problems := Parse(sources, testFiles)
 		if (s == nil) != Fatal(problems) {
 			t.Fatal("a snapshot in spite of problems, or none without")
 		}
@@ -57,7 +57,7 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		if again, _ := Parse(sources, testSecret); again.Text() != s.Text() {
+		if again, _ := Parse(sources, testFiles); again.Text() != s.Text() {
 			t.Error("two readings differ")
 		}
 	})

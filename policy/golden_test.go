@@ -61,7 +61,7 @@ func sourcesOf(t *testing.T, path string) (list []Source) {
 }
 
 func outcome(sources []Source) string {
-	s, problems := Parse(sources, testSecret)
+	s, problems := Parse(sources, testFiles)
 	var b strings.Builder
 	for _, p := range problems {
 		fmt.Fprintf(&b, "%s\n    [%s]\n", p, p.Code)
@@ -91,3 +91,9 @@ func testSecret(path string) (alg.Secret, error) {
 	}
 	return alg.Secret{}, fmt.Errorf("%s does not exist", path)
 }
+
+// testFiles is the file system of these tests.
+var testFiles = Files{Secret: testSecret, Public: func(path string) ([]byte, error) { return os.ReadFile(filepath.Join("testdata", path)) }}
+
+// secrets are files of secrets alone.
+func secrets(read func(string) (alg.Secret, error)) Files { return Files{Secret: read} }

@@ -40,9 +40,9 @@ remote = ["10.%[4]d.%[3]d.128/25"]
 
 func asWritten(_ int, text string) string { return text }
 
-func anySecret(string) (alg.Secret, error) {
+var anySecret = Files{Secret: func(string) (alg.Secret, error) {
 	return alg.NewSecret([]byte(strings.Repeat("k", 32))), nil
-}
+}}
 
 // TestParseIsLinear: four times the connections take about four times the work, not sixteen times.
 func TestParseIsLinear(t *testing.T) {
@@ -149,7 +149,7 @@ psk = { file = "x" }
 	for i, l := range lists {
 		text += fmt.Sprintf("[connection.a.child.c%d]\nlocal = [%s]\nremote = [%s]\n", i, l[0], l[1])
 	}
-	r := &reader{secret: anySecret, snapshot: &Snapshot{}, byName: map[string]*Connection{}}
+	r := &reader{files: anySecret, snapshot: &Snapshot{}, byName: map[string]*Connection{}}
 	r.file(r.open(Source{Name: "x", Data: []byte(text)}))
 	var all []member
 	for _, ch := range r.snapshot.Connections[0].Children {

@@ -94,10 +94,7 @@ func (s *Snapshot) NoCandidate(local, remote netip.Addr) *Mismatch {
 // ForIdentities picks the connection of a responder: peer is the authenticated-to-be IDi, asked the IDr of the request or nil.
 func ForIdentities(cands []*Connection, peer auth.Identity, asked *auth.Identity) (*Connection, *Mismatch) {
 	var known *Connection
-	for _, c := range cands {
-		if !c.Remote.ID.Equal(peer) {
-			continue
-		}
+	for _, c := range meant(cands, peer) {
 		if asked == nil || c.Local.ID.Equal(*asked) {
 			return c, nil
 		}
@@ -116,6 +113,21 @@ func ForIdentities(cands []*Connection, peer auth.Identity, asked *auth.Identity
 	return nil, wrongPeer(cands, peer)
 }
 
+// meant are the candidates that want the peer: those that want it alone first.
+func meant(cands []*Connection, peer auth.Identity) (list []*Connection) {
+	var several []*Connection
+	for _, c := range cands {
+		switch {
+		case !c.Remote.Wants(peer):
+		case c.Remote.ID.Type != 0:
+			list = append(list, c)
+		default:
+			several = append(several, c)
+		}
+	}
+	return append(list, several...)
+}
+
 // SwappedIDs: the peer goes by our name, as with a file that was copied to the other end as it was.
 func SwappedIDs(c *Connection, peer auth.Identity) *Mismatch {
 	return &Mismatch{Notify: wire.NotifyAuthenticationFailed, Ours: c.Local.ID.String(), Theirs: peer.String(),
@@ -132,7 +144,7 @@ func wrongPeer(cands []*Connection, peer auth.Identity) *Mismatch {
 			list = append(list, fmt.Sprintf("and %d more", len(cands)-n))
 			break
 		}
-		list = append(list, fmt.Sprintf("%s wants %s", c.Name, c.Remote.ID.String()))
+		list = append(list, fmt.Sprintf("%s wants %s", c.Name, c.Remote.identityText()))
 	}
 	if len(list) == 0 {
 		m.Text = fmt.Sprintf("the peer says it is %s; no connection is meant for its address", m.Theirs)
@@ -141,7 +153,7 @@ func wrongPeer(cands []*Connection, peer auth.Identity) *Mismatch {
 	m.Ours = strings.Join(list, "; ")
 	m.Text = fmt.Sprintf("the peer says it is %s; %s", m.Theirs, m.Ours)
 	c := cands[0]
-	m.Hint = where(c.File, c.Line, c.Lines, "remote.id") + fmt.Sprintf("remote id = %q, or let the peer send %s", peer.String(), c.Remote.ID.String())
+	m.Hint = where(c.File, c.Line, c.Lines, "remote.id") + fmt.Sprintf("remote id = %q, or let the peer send %s", peer.String(), c.Remote.identityText())
 	return m
 }
 

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
-
-	"cygnet/xfrm/alg"
 )
 
 // Bounds of a configuration file in octets, far more than anyone writes: the TOML parser recurses on nested brackets and takes quadratic time
@@ -18,18 +16,17 @@ const (
 	maxLine   = 4096
 )
 
-// Parse reads all sources as one configuration. secret reads the file behind a psk; when its error is a *SecretError, its words are the problem's.
-// When any Problem is not a Warning the Snapshot is nil. All problems are told at once, in the order of files and lines.
-func Parse(sources []Source, secret func(path string) (alg.Secret, error)) (*Snapshot, []Problem) {
-	r := &reader{secret: secret, snapshot: &Snapshot{Daemon: defaultDaemon()}, byName: make(map[string]*Connection)}
-	var files []*table
+// Parse reads all sources as one configuration, and what they name through files. When any Problem is not a Warning the Snapshot is nil. All problems are told at once, in the order of files and lines.
+func Parse(sources []Source, files Files) (*Snapshot, []Problem) {
+	r := &reader{files: files, snapshot: &Snapshot{Daemon: defaultDaemon()}, byName: make(map[string]*Connection)}
+	var tables []*table
 	for _, s := range sources {
 		if t := r.open(s); t != nil {
-			files = append(files, t)
+			tables = append(tables, t)
 		}
 	}
-	r.findStrays(files)
-	for _, t := range files {
+	r.findStrays(tables)
+	for _, t := range tables {
 		r.file(t)
 	}
 	r.compare()
@@ -44,7 +41,7 @@ func Parse(sources []Source, secret func(path string) (alg.Secret, error)) (*Sna
 
 // reader gathers one configuration from its files.
 type reader struct {
-	secret   func(path string) (alg.Secret, error)
+	files    Files
 	snapshot *Snapshot
 	byName   map[string]*Connection
 	daemonAt string // where [daemon] stands

@@ -25,7 +25,7 @@ func longKey(string) (alg.Secret, error) {
 }
 
 func TestParseSiteToSite(t *testing.T) {
-	s, problems := Parse([]Source{{"conn.d/site-b.toml", []byte(siteB)}}, longKey)
+	s, problems := Parse([]Source{{"conn.d/site-b.toml", []byte(siteB)}}, secrets(longKey))
 	for _, p := range problems {
 		t.Error(p)
 	}
@@ -58,7 +58,7 @@ func TestParseBounds(t *testing.T) {
 		"a long line": "[connection.a]\na" + strings.Repeat(".a", 3000) + " = 1",
 		"a long file": strings.Repeat("# nothing\n", 200000),
 	} {
-		s, problems := Parse([]Source{{"x.toml", []byte(text)}}, longKey)
+		s, problems := Parse([]Source{{"x.toml", []byte(text)}}, secrets(longKey))
 		if s != nil || len(problems) != 1 || problems[0].Code != "too-large" {
 			t.Errorf("%s: %v", name, problems)
 		}
@@ -106,9 +106,9 @@ func TestNear(t *testing.T) {
 func TestNoSecretInProblems(t *testing.T) {
 	const secret = "hunter2hunter2"
 	for _, psk := range []string{`"` + secret + `"`, `{ secret = "` + secret + `" }`, `{ file = ["` + secret + `"] }`, `{ file = "x" }`} {
-		_, problems := Parse([]Source{{"x.toml", []byte(strings.Replace(siteB, `{ file = "/etc/cygnet/secrets/site-b" }`, psk, 1))}}, func(string) (alg.Secret, error) {
+		_, problems := Parse([]Source{{"x.toml", []byte(strings.Replace(siteB, `{ file = "/etc/cygnet/secrets/site-b" }`, psk, 1))}}, secrets(func(string) (alg.Secret, error) {
 			return alg.NewSecret([]byte("0x" + secret)), nil
-		})
+		}))
 		if len(problems) == 0 {
 			t.Errorf("psk = %s is accepted", psk)
 		}
@@ -155,7 +155,7 @@ func TestDecodePSK(t *testing.T) {
 // TestSecretWiped: the content of the file is gone when Parse returns; the key lives on in its own copy.
 func TestSecretWiped(t *testing.T) {
 	content := []byte("correct horse battery staple\n")
-	s, _ := Parse([]Source{{"x.toml", []byte(siteB)}}, func(string) (alg.Secret, error) { return alg.NewSecret(content), nil })
+	s, _ := Parse([]Source{{"x.toml", []byte(siteB)}}, secrets(func(string) (alg.Secret, error) { return alg.NewSecret(content), nil }))
 	if strings.Trim(string(content), "\x00") != "" || s.Connections[0].PSK.Len() != 28 {
 		t.Errorf("%q", content)
 	}
@@ -163,7 +163,7 @@ func TestSecretWiped(t *testing.T) {
 
 func TestSame(t *testing.T) {
 	read := func(text, key string) *Connection {
-		s, problems := Parse([]Source{{"x.toml", []byte(text)}}, func(string) (alg.Secret, error) { return alg.NewSecret([]byte(key)), nil })
+		s, problems := Parse([]Source{{"x.toml", []byte(text)}}, secrets(func(string) (alg.Secret, error) { return alg.NewSecret([]byte(key)), nil }))
 		if s == nil {
 			t.Fatal(problems)
 		}

@@ -27,7 +27,7 @@ func (r *reader) psk(t *table, c *Connection) {
 	const example = `psk = { file = "/etc/cygnet/secrets/NAME" }`
 	v, there := t.get("psk")
 	if !there {
-		t.missing("psk", "add "+example)
+		t.missing("psk", "add "+example+", or cert and key to local and ca to remote")
 		return
 	}
 	if _, ok := v.(string); ok { // never shown: it may be the secret itself
@@ -55,14 +55,9 @@ func (r *reader) psk(t *table, c *Connection) {
 }
 
 func (r *reader) readPSK(t *table, path string) alg.Secret {
-	raw, err := r.secret(path)
+	raw, err := r.files.Secret(path)
 	if err != nil {
-		w := trouble{code: "secret-unreadable", text: err.Error(), hint: "see that the file is there and that root can read it"}
-		var se *SecretError
-		if errors.As(err, &se) {
-			w = trouble{code: se.Code, text: se.Text, hint: se.Hint}
-		}
-		t.reportSecret(w)
+		t.reportSecret(unreadable(err, "secret-unreadable"))
 		return alg.Secret{}
 	}
 	defer raw.Wipe()

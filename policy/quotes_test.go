@@ -18,7 +18,7 @@ func TestQuotesMissing(t *testing.T) {
 		{`psk = hunter2`, `write psk = { file = "/etc/cygnet/secrets/NAME" }`},
 		{`psk = "hunter2`, `write psk = { file = "/etc/cygnet/secrets/NAME" }`},
 	} {
-		_, problems := Parse([]Source{{"x.toml", []byte("[connection.b]\n" + c.line + "\n")}}, testSecret)
+		_, problems := Parse([]Source{{"x.toml", []byte("[connection.b]\n" + c.line + "\n")}}, testFiles)
 		if len(problems) != 1 || problems[0].Line != 2 || problems[0].Hint != c.hint {
 			t.Errorf("%s: %v, wanted the hint %s", c.line, problems, c.hint)
 		}

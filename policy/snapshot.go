@@ -58,18 +58,20 @@ type Connection struct {
 	Lines        map[string]int // line of each key that was given, by dotted path inside the connection: "remote.id", "psk.file"
 	Local        End
 	Remote       End
-	PSK          alg.Secret
+	PSK          alg.Secret      // empty when both ends have another Proof
 	PSKFile      string          // as it was written
 	IKE          []wire.Proposal // in order of preference; each transform type may list several
 	Start        Start
 	Drop         bool // when_down = "drop"
 	Encap        Encapsulation
 	Fragments    Fragmentation
+	Signatures   Signatures
 	Children     []*Child
 	Liveness     Liveness
 	NATKeepalive time.Duration // 20 s; RFC 3948 section 4
 	Lifetime     IKELifetime
 	anywhere     bool // remote address = "%any"
+	several      bool // remote id is a pattern
 }
 
 // Where names the line of the first of the keys that was given, or of the connection, for the one who is to change it:
@@ -94,10 +96,12 @@ func (c *Connection) Where(keys ...string) string {
 
 // End is one side of a connection.
 type End struct {
-	Address netip.Addr // invalid: "%any" or a name
-	Name    string     // DNS name of the peer, when Address is not given
-	ID      auth.Identity
-	Port    uint16 // remote UDP port, default 500
+	Address netip.Addr    // invalid: "%any" or a name
+	Name    string        // DNS name of the peer, when Address is not given
+	ID      auth.Identity // of the remote end zero when it is for several, see Match
+	Match   auth.Pattern  // of the remote end: which identities are meant when ID is zero
+	Port    uint16        // remote UDP port, default 500
+	Proof   Proof
 }
 
 // Liveness: idle time before a check, tries, first timeout and factor.

@@ -25,7 +25,7 @@ func TestUnclosed(t *testing.T) {
 		{"[connection.a.child.lan\nlocal = [\"10.1.0.0/16\"]\n", 1, "the [ of this line is not closed; close it with ]"},
 		{"[connection.a]\nlocal = { address = \"192.0.2.1\" id = \"x\" }\n", 2, "expected a comma"}, // nothing to move
 	} {
-		_, problems := Parse([]Source{{"a.toml", []byte(c.text)}}, func(string) (alg.Secret, error) { return alg.Secret{}, nil })
+		_, problems := Parse([]Source{{"a.toml", []byte(c.text)}}, secrets(func(string) (alg.Secret, error) { return alg.Secret{}, nil }))
 		if len(problems) != 1 || problems[0].Line != c.line || !strings.Contains(problems[0].String(), c.want) || strings.Contains(problems[0].String(), "4711") {
 			t.Errorf("%q\ngot  %v\nwant line %d: %s", c.text, problems, c.line, c.want)
 		}
@@ -56,12 +56,12 @@ psk    = { file = "site-b" }
 		{[]Source{{"a.toml", []byte(body + lan("connection.site-b"))}, {"b.toml", []byte(strings.ReplaceAll(lan("connection.site-b"), "lan", "voice"))}},
 			"a connection stands in one file with its children: move them to a.toml"},
 	} {
-		_, problems := Parse(c.sources, secret)
+		_, problems := Parse(c.sources, secrets(secret))
 		if len(problems) == 0 || !strings.HasSuffix(problems[0].String(), c.want) || strings.HasPrefix(c.want, "a.toml") && len(problems) != 1 {
 			t.Errorf("got %v\nwant %s", problems, c.want)
 		}
 	}
-	if _, problems := Parse([]Source{{"a.toml", []byte(lan("connection.elsewhere") + body + lan("connection.site-b"))}}, secret); len(problems) < 3 {
+	if _, problems := Parse([]Source{{"a.toml", []byte(lan("connection.elsewhere") + body + lan("connection.site-b"))}}, secrets(secret)); len(problems) < 3 {
 		t.Errorf("a connection of another name lacks more than its name: %v", problems)
 	}
 }

@@ -259,6 +259,8 @@ func foreignKey(key string) string {
 		"leftsubnet": "local in a child", "leftsubnets": "local in a child", "local_ts": "local in a child",
 		"rightsubnet": "remote in a child", "rightsubnets": "remote in a child", "remote_ts": "remote in a child",
 		"local_addrs": "local = { address }", "remote_addrs": "remote = { address }", "remote_port": "remote = { port }",
+		"leftcert": "local = { cert, key }", "rightcert": "remote = { cert }", "rightca": "remote = { ca }", "certs": "cert in local or remote", "cacerts": "remote = { ca }",
+		"leftrsasigkey": "local = { key }", "rightrsasigkey": "remote = { public_key }", "pubkeys": "remote = { public_key }", "auth": "psk, or cert and key in local and ca in remote",
 		"auto": "start", "start_action": "start", "authby": `psk = { file = "..." }`, "secret": `psk = { file = "..." }`,
 		"proposals": "ike", "esp_proposals": "esp in a child", "phase2alg": "esp in a child", "phase2": "esp in a child",
 		"dpdaction": "when_down and liveness", "dpd_action": "when_down and liveness", "dpddelay": "liveness = { idle }", "dpd_delay": "liveness = { idle }",

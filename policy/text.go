@@ -21,9 +21,9 @@ func (s *Snapshot) Text() string {
 func (c *Connection) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "connection %s\n", c.Name)
-	fmt.Fprintf(&b, "  local   %s, %s\n", c.Local.addressText(), c.Local.ID)
-	fmt.Fprintf(&b, "  remote  %s port %d, %s\n", c.Remote.addressText(), c.Remote.Port, c.Remote.ID)
-	fmt.Fprintf(&b, "  psk     in %s\n", c.PSKFile)
+	fmt.Fprintf(&b, "  local   %s, %s\n", c.Local.addressText(), c.Local.identityText())
+	fmt.Fprintf(&b, "  remote  %s port %d, %s\n", c.Remote.addressText(), c.Remote.Port, c.Remote.identityText())
+	fmt.Fprintf(&b, "  proof   %s\n", c.proofText())
 	down := "pass"
 	if c.Drop {
 		down = "drop"
@@ -77,7 +77,7 @@ func (e End) addressText() string {
 
 // Same says whether a reload leaves the connection as it is, secret included. Where it stands in its file does not count.
 func (c *Connection) Same(o *Connection) bool {
-	return c.Text() == o.Text() && c.PSK.Equal(o.PSK)
+	return c.Text() == o.Text() && c.PSK.Equal(o.PSK) && c.SameProofs(o)
 }
 
 func (l IKELifetime) text() string {

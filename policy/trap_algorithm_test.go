@@ -61,7 +61,7 @@ func TestTrap_8247_6_NoIntegrity(t *testing.T) {
 // TestTrap_4303_12_ReplayIsNeverOff: there is no configuration without anti-replay, so that extended numbers may be negotiated at will.
 func TestTrap_4303_12_ReplayIsNeverOff(t *testing.T) {
 	for words, ok := range map[string]bool{"0": false, "1": false, "31": false, "32": true, "4096": true, "4097": false, "-1": false} {
-		s, problems := Parse([]Source{{"conn.d/site-b.toml", []byte(siteB + "replay_window = " + words + "\n")}}, longKey)
+		s, problems := Parse([]Source{{"conn.d/site-b.toml", []byte(siteB + "replay_window = " + words + "\n")}}, secrets(longKey))
 		if (s != nil) != ok {
 			t.Errorf("replay_window = %s: %v", words, problems)
 		}

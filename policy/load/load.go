@@ -38,11 +38,15 @@ func Dir(dir string) (*policy.Snapshot, []policy.Problem) {
 	if policy.Fatal(problems) && len(sources) == 0 {
 		return nil, problems
 	}
-	snapshot, more := policy.Parse(sources, func(path string) (alg.Secret, error) {
+	inside := func(path string) string {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
-		return Secret(path)
+		return path
+	}
+	snapshot, more := policy.Parse(sources, policy.Files{
+		Secret: func(path string) (alg.Secret, error) { return Secret(inside(path)) },
+		Public: func(path string) ([]byte, error) { return Public(inside(path)) },
 	})
 	problems = append(problems, more...)
 	if policy.Fatal(problems) {

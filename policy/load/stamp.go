@@ -11,10 +11,10 @@ import (
 	"cygnet/policy"
 )
 
-// Stamp tells one state of a configuration on disk from another. It is no key to anything: of secrets only size and time of change count.
+// Stamp tells one state of a configuration on disk from another. It is no key to anything: of those only size and time of change count.
 type Stamp [sha256.Size]byte
 
-// StampOf reads the files in dir again, and looks at the files of secrets that a snapshot names. What cannot be read is a state too.
+// StampOf reads the files in dir again, and looks at the files of secrets and certificates that a snapshot names. What cannot be read is a state too.
 func StampOf(dir string, s *policy.Snapshot) (stamp Stamp) {
 	h := sha256.New()
 	files, _ := find(dir)
@@ -29,12 +29,13 @@ func StampOf(dir string, s *policy.Snapshot) (stamp Stamp) {
 		}
 	}
 	for _, c := range s.Connections {
-		path := c.PSKFile
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
-		}
-		if info, err := os.Stat(path); err == nil {
-			fmt.Fprintf(h, "%q %d %s\n", path, info.Size(), info.ModTime().Format(time.RFC3339Nano))
+		for _, path := range c.ReadFiles() {
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(dir, path)
+			}
+			if info, err := os.Stat(path); err == nil {
+				fmt.Fprintf(h, "%q %d %s\n", path, info.Size(), info.ModTime().Format(time.RFC3339Nano))
+			}
 		}
 	}
 	h.Sum(stamp[:0])
