@@ -108,9 +108,9 @@ func (p *party) text() string {
 
 func (p *party) snapshot() (*policy.Snapshot, error) {
 	text := p.text()
-	snap, problems := policy.Parse([]policy.Source{{Name: p.name + ".toml", Data: []byte(text)}}, func(string) (alg.Secret, error) {
+	snap, problems := policy.Parse([]policy.Source{{Name: p.name + ".toml", Data: []byte(text)}}, policy.Files{Secret: func(string) (alg.Secret, error) {
 		return alg.NewSecret([]byte("the same long secret at both ends")), nil
-	})
+	}})
 	for _, problem := range problems {
 		if !problem.Warning {
 			return nil, fmt.Errorf("the configuration of %s: %v\n%s", p.name, problem, text)

@@ -201,7 +201,7 @@ func (n *node) configuration(changed *end, v variant) *policy.Snapshot {
 		}
 	}
 	text := b.String()
-	snap, problems := policy.Parse([]policy.Source{{Name: "conn.d/" + n.name + ".toml", Data: []byte(text)}}, func(path string) (alg.Secret, error) {
+	snap, problems := policy.Parse([]policy.Source{{Name: "conn.d/" + n.name + ".toml", Data: []byte(text)}}, policy.Files{Secret: func(path string) (alg.Secret, error) {
 		if path == "wrong" {
 			return alg.NewSecret([]byte("this key is not the peer's")), nil
 		}
@@ -211,7 +211,7 @@ func (n *node) configuration(changed *end, v variant) *policy.Snapshot {
 			}
 		}
 		return alg.Secret{}, errNoName
-	})
+	}})
 	if snap == nil {
 		n.w.fail(Panic, "%s: its configuration is refused: %v\n%s", n.name, problems, text)
 	}
