@@ -47,6 +47,7 @@ type child struct {
 	reqid         uint32
 	replaces      *child         // the one that it rekeys, until that is gone
 	surplus       Time           // when it is deleted because the peer raised an equal one; 0: it is not
+	behind        Time           // until when at the latest an older instance of another IKE SA may send in its place; 0: no longer
 	outboundDue   Time           // when the outbound SA of a rekeyed child is installed at the latest
 	rekeys        *child         // the one that it was made to replace, gone or not
 	nonce         []byte         // the lower one of its CREATE_CHILD_SA

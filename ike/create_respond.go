@@ -251,6 +251,7 @@ func (sa *SA) onFirstUse(id xfrm.SAID) {
 	if c := sa.childByInbound(id); c != nil {
 		sa.lastHeard = sa.now
 		sa.startSending(c)
+		sa.stepForward(c)
 	}
 }
 

@@ -39,11 +39,12 @@ func (sa *SA) takesOver(c, x *child) {
 	sa.noteDuplicate(x)
 }
 
-// duplicate finds an equal child that stands beside c and not for it.
+// duplicate finds an equal child that stands beside c and not for it. What the nonces of two rekeys have made redundant the peer closes, although its
+// answer may be late.
 func (sa *SA) duplicate(c *child) *child {
 	return sa.findChild(func(x *child) bool {
 		return x != c && x.config == c.config && x.up && c.up && !x.deleting && !c.deleting &&
-			x.replaces == nil && c.replaces == nil && same(x.local, c.local) && same(x.remote, c.remote)
+			x.replaces == nil && c.replaces == nil && !x.redundant && !c.redundant && same(x.local, c.local) && same(x.remote, c.remote)
 	})
 }
 

@@ -41,9 +41,13 @@ func (c *child) claims() []xfrm.Claim {
 	local, remote := c.path.Local.Addr(), c.path.Remote.Addr()
 	out := xfrm.Template{Src: local, Dst: remote, Mode: xfrm.Tunnel, SPI: c.spiOut}
 	in := xfrm.Template{Src: remote, Dst: local, Mode: xfrm.Tunnel, SPI: c.spiIn}
+	rank := xfrm.RankChild
+	if c.behind != 0 {
+		rank = xfrm.RankNext
+	}
 	var list []xfrm.Claim
 	for _, s := range policy.Selectors(c.local, c.remote) {
-		list = append(list, xfrm.Claim{Slot: xfrm.Slot{Direction: xfrm.Out, Selector: s}, Template: out, Rank: xfrm.RankChild})
+		list = append(list, xfrm.Claim{Slot: xfrm.Slot{Direction: xfrm.Out, Selector: s}, Template: out, Rank: rank})
 	}
 	for _, s := range policy.Selectors(c.remote, c.local) {
 		list = append(list, xfrm.Claim{Slot: xfrm.Slot{Direction: xfrm.In, Selector: s}, Template: in, Rank: xfrm.RankChild})
@@ -75,6 +79,9 @@ func (sa *SA) sadb(b xfrm.Batch, then func(SADBDone)) {
 // On an error nothing is installed, since a batch is all or nothing, and the child is forgotten.
 func (sa *SA) install(c *child, then func(error)) {
 	c.path, c.placed, c.encap = sa.path, sa.path, sa.nat.encap()
+	if c.replaces == nil && !c.initiated {
+		c.behind = sa.now.Add(behindLimit)
+	}
 	b := xfrm.Batch{Lineage: sa.lineage(c), Add: []xfrm.SA{sa.inbound(c)}}
 	c.in = installing
 	if (c.replaces == nil || c.initiated) && !c.redundant {

@@ -48,7 +48,7 @@ func (sa *SA) born(c *child) {
 func (sa *SA) limit(c *child, s *xfrm.SA) {
 	l := c.config.Lifetime.Limits(c.suite)
 	s.HardBytes, s.HardPackets = l.HardBytes, l.HardPackets
-	if s.Direction == xfrm.In && c.replaces != nil && !c.initiated {
+	if s.Direction == xfrm.In && !c.initiated {
 		s.SoftPackets, c.awaitsUse = firstPacket, true
 		return
 	}
@@ -77,6 +77,7 @@ func (sa *SA) childDue() (Time, bool) {
 	var e earliest
 	for _, c := range sa.children {
 		e.add(c.outboundDue, c.out == absent && c.outboundDue != 0)
+		e.add(c.behindDue())
 		if !c.deleting && sa.phase.name() == phaseEstablished {
 			e.add(c.rekeyAt, c.rekeyAt != 0)
 			e.add(c.endAt, c.endAt != 0)
@@ -135,6 +136,7 @@ func (sa *SA) peerWentOn(m *message) {
 		if c.outboundDue != 0 && !c.redundant {
 			sa.startSending(c)
 		}
+		sa.stepForward(c)
 	}
 }
 

@@ -63,6 +63,7 @@ func (sa *SA) linger(r *Refusal) {
 // close tells the peer that the IKE SA goes, by x, and waits for its answer for a short time.
 func (sa *SA) close(code Code, why string, retry bool, x exchange) {
 	sa.queue, sa.postponed = nil, nil
+	sa.disown(why, false)
 	reason := "lowered"
 	if sa.phase.name() == phaseAuthenticating {
 		reason = "refused"

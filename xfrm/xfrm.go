@@ -271,7 +271,8 @@ type Rank uint8
 const (
 	RankBlock Rank = 1 // a connection's block (when_down = "drop") or bypass
 	RankTrap  Rank = 2 // a connection's trap (start = "traffic")
-	RankChild Rank = 3 // a Child SA
+	RankNext  Rank = 3 // a Child SA that leaves sending to an older one for a moment, where there is one
+	RankChild Rank = 4 // a Child SA
 )
 
 // Batch is what one step of a machine asks of the data plane, all or nothing: when an op fails the ledger undoes the

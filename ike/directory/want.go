@@ -250,7 +250,7 @@ func (t turn) failed(c *connection, a *sa, why ike.Finish) {
 	}
 	c.nextTry = t.now.Add(wait)
 	if c.startsAtNextTry() {
-		t.report(ike.Report{Connection: c.Name, Code: CodeRetry, Text: fmt.Sprintf("next try in %s (failed %d times)", seconds(wait), c.tries)})
+		t.report(ike.Report{Connection: c.Name, Code: CodeRetry, Text: fmt.Sprintf("next try in %s (failed %s)", seconds(wait), times(c.tries))})
 	}
 }
 
@@ -275,6 +275,14 @@ func (t turn) pause(tries int) time.Duration {
 		return wait
 	}
 	return wait*3/4 + wait/2*time.Duration(binary.BigEndian.Uint16(b[:]))/(1<<16)
+}
+
+// times as a person says it.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // seconds as a person says it.

@@ -351,16 +351,23 @@ const (
 // report passes children's ups and downs on to the directory.
 func (n *node) report(spi wire.SPI, r ike.Report) {
 	switch r.Code {
-	case ike.CodeChildUp:
+	case ike.CodeChildUp, ike.CodeRekeyed:
+		if r.Code == ike.CodeRekeyed {
+			n.w.saw("child rekeyed")
+		}
 		n.toDirectory(directory.ChildUp{SPI: spi, Connection: r.Connection, Child: r.Child})
 	case ike.CodeChildDown:
 		n.toDirectory(directory.ChildDown{SPI: spi, Connection: r.Connection, Child: r.Child})
-	case ike.CodeRekeyed:
-		n.w.saw("child rekeyed")
 	case ike.CodeInternal:
 		if n.w.watch.internal(r.Text) {
 			n.w.fail(Panic, "%s: an internal error: %s", n.name, r.Text)
 		}
+	}
+	switch {
+	case r.Code.Failure() && r.Child != "":
+		n.toDirectory(directory.ChildFailed{SPI: spi, Child: r.Child, Text: r.Text})
+	case r.Caller != "":
+		n.toDirectory(directory.CallerRefused{Connection: r.Caller, Text: r.Text})
 	}
 	n.w.story(n, "%016x %s %s: %s: %s", uint64(spi), r.Connection, r.Child, r.Code, r.Text)
 	n.w.mix(uint64(spi))

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 
 	"cygnet/xfrm"
@@ -34,7 +35,7 @@ func (p *Plan) assemble() []xfrm.Op {
 // Plan books a batch of an owner. An error means that nothing was booked; an SAID that is taken gives an *xfrm.OpError that wraps xfrm.ErrExists.
 //
 // Claims are counted: a slot that was claimed twice by one owner and lineage (old and new child of a rekey) is released by two releases. A
-// release ends the claim whose outbound SA is removed by the same batch, else the oldest. Releasing what is not held, or removing
+// release ends the claim whose outbound SA is removed by the same batch, else the older of two for one SA, else the oldest. Releasing what is not held, or removing
 // an SA that is not the owner's, does nothing.
 func (l *Ledger) Plan(owner xfrm.Owner, b xfrm.Batch) (*Plan, error) {
 	if l.pending != nil {
@@ -191,13 +192,14 @@ func (l *Ledger) checkUpdate(owner xfrm.Owner, op xfrm.Op, taken func(xfrm.SAID,
 	return nil
 }
 
-// released chooses the claim that a release means.
+// released chooses the claim that a release means: that of an SA which goes by the same batch, else that which the batch puts anew for the same SA, else
+// the oldest.
 func (l *Ledger) released(owner xfrm.Owner, b xfrm.Batch, at xfrm.Slot) *claim {
 	sl := l.slots[at]
 	if sl == nil {
 		return nil
 	}
-	var oldest *claim
+	var oldest, renewed *claim
 	for _, c := range sl.claims {
 		if c.owner != owner || c.lineage != b.Lineage {
 			continue
@@ -210,6 +212,19 @@ func (l *Ledger) released(owner xfrm.Owner, b xfrm.Batch, at xfrm.Slot) *claim {
 		if oldest == nil || c.seq < oldest.seq {
 			oldest = c
 		}
+		if old := sl.renewed(c); old != nil && (renewed == nil || old.seq < renewed.seq) {
+			renewed = old
+		}
 	}
-	return oldest
+	return cmp.Or(renewed, oldest)
+}
+
+// renewed is an older claim than c of the same owner for the same SA.
+func (s *slot) renewed(c *claim) *claim {
+	for _, old := range s.claims {
+		if old.owner == c.owner && old.lineage == c.lineage && old.Template.SPI != 0 && old.Template.SPI == c.Template.SPI && old.seq < c.seq {
+			return old
+		}
+	}
+	return nil
 }
