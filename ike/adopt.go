@@ -288,7 +288,6 @@ func (sa *SA) orphaned() bool {
 	if len(sa.next.heirs) == 0 || !ok {
 		return false
 	}
-	x.wipe()
 	sa.done(x)
 	return true
 }

@@ -61,17 +61,17 @@ func (x *createExchange) start(sa *SA) {
 		return
 	}
 	group, seed := x.group, sa.draw(keyOctets)
-	sa.job(sa.jobClass(), func() any {
+	sa.jobOf(x, sa.jobClass(), func() any {
 		defer clear(seed)
 		kx, err := suite.NewKeyExchange(group, bytes.NewReader(seed))
 		return keyPair{kx: kx, err: err}
 	}, func(result any) {
 		k, _ := result.(keyPair)
 		switch {
-		case !sa.current(x):
 		case k.kx == nil:
 			x.end(sa, &Refusal{Code: CodeInternal, Stage: x.name(), Why: fmt.Sprintf("cannot make a key for %s: %v", suite.DHName(group), k.err)})
 		case sa.phase.name() != phaseEstablished:
+			k.wipe()
 			sa.done(x)
 		default:
 			x.kx = k.kx
@@ -96,7 +96,6 @@ func (x *createExchange) send(sa *SA) {
 
 // end ends the exchange without a child.
 func (x *createExchange) end(sa *SA, r *Refusal) {
-	x.wipe()
 	sa.done(x)
 	sa.refused(sa.notRekeyed(x.old, r), x.config.Name)
 }
@@ -110,7 +109,6 @@ func (x *createExchange) wipe() {
 
 func (x *createExchange) onResponse(sa *SA, m *message) {
 	if sa.phase.name() != phaseEstablished { // the IKE SA goes, and the child with it
-		x.wipe()
 		sa.done(x)
 		return
 	}
@@ -136,15 +134,16 @@ func (x *createExchange) onResponse(sa *SA, m *message) {
 func (x *createExchange) agree(sa *SA, m *message, public, nr []byte) {
 	kx := x.kx
 	x.kx = nil
-	sa.job(sa.jobClass(), func() any {
+	sa.jobOf(x, sa.jobClass(), func() any {
 		defer kx.Wipe()
 		shared, err := kx.Shared(public)
 		return keyPair{shared: shared, err: err}
 	}, func(result any) {
 		k, ok := result.(keyPair)
 		switch {
-		case !ok || !sa.current(x):
+		case !ok:
 		case sa.phase.name() != phaseEstablished:
+			k.wipe()
 			sa.done(x)
 		case k.err != nil:
 			sa.bad(x, &Refusal{Stage: x.name(), Code: CodeProtocol, Why: fmt.Sprintf("the peer sent an unusable key: %v", k.err)})
@@ -186,10 +185,7 @@ func (x *createExchange) onError(sa *SA, n *wire.Notify) {
 	x.end(sa, r)
 }
 
-func (x *createExchange) onFailure(sa *SA, r *Refusal) {
-	x.wipe()
-	sa.lost(x, r)
-}
+func (x *createExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
 
 // concludeChild takes the answer to our offer, in IKE_AUTH or CREATE_CHILD_SA, and installs the child.
 func (sa *SA) concludeChild(x exchange, plan *childPlan, ps []wire.Payload, shared alg.Secret, ni, nr []byte) {

@@ -196,6 +196,7 @@ type network struct {
 	steps  int
 	lied   bool
 	rewire func(to netip.Addr) *host // who has an address
+	kept   kept
 }
 
 type timed struct {
@@ -249,6 +250,7 @@ func newPair(t testing.TB, s setup) *network {
 		s.capsB = s.caps
 	}
 	n := &network{t: t, now: Time(time.Hour), delay: 10 * time.Millisecond}
+	n.audited()
 	n.a = newHost(n, "a", 0xa, snapshot(t, s.a, s.pskA), s.caps(), s.seed)
 	n.b = newHost(n, "b", 0xb, snapshot(t, s.b, s.pskB), s.capsB(), s.seed)
 	n.a.sa = NewInitiator(n.a.config, n.a.config.Snapshot.Connections[0])
@@ -401,6 +403,8 @@ func (h *host) turn(sa *SA, ev Event) {
 	var out Actions
 	over := sa.finished
 	sa.Step(h.net.now, ev, &out)
+	h.net.kept.machines[sa] = true
+	h.audit(sa)
 	if over && len(out.List) > 0 {
 		h.t.Errorf("%s: %T after Finish", h.name, out.List[0])
 	}
@@ -471,7 +475,13 @@ func (h *host) act(sa *SA, act Action) {
 	case Keepalive:
 		h.alive++
 	case Job:
-		h.net.after(time.Millisecond, func() { back(JobDone{x.Token, x.Run()}) })
+		h.net.after(time.Millisecond, func() {
+			result := x.Run()
+			h.net.keepResult(result)
+			if back(JobDone{x.Token, result}); sa.finished {
+				void(JobDone{x.Token, result}) // as Step and the shard do
+			}
+		})
 	case Resolve:
 		h.net.after(time.Millisecond, func() { back(h.resolve(x)) })
 	case SADB:

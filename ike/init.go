@@ -156,20 +156,18 @@ func (x *initExchange) exchangeKeys(sa *SA) {
 	x.tried = append(x.tried, x.group)
 	x.busy = true
 	group, seed := x.group, sa.draw(keyOctets)
-	sa.job(JobInit, func() any {
+	sa.jobOf(x, JobInit, func() any {
 		defer clear(seed)
 		kx, err := suite.NewKeyExchange(group, bytes.NewReader(seed))
 		return keyPair{kx: kx, err: err}
 	}, func(result any) {
 		k, _ := result.(keyPair)
-		switch {
-		case !sa.current(x):
-		case k.kx == nil:
+		if k.kx == nil {
 			sa.fail(&Refusal{Code: CodeInternal, Stage: x.name(), Why: fmt.Sprintf("cannot make a key for %s: %v", suite.DHName(group), k.err)})
-		default:
-			x.busy, x.kx, x.public = false, k.kx, k.kx.Public()
-			x.send(sa)
+			return
 		}
+		x.busy, x.kx, x.public = false, k.kx, k.kx.Public()
+		x.send(sa)
 	})
 }
 
@@ -292,7 +290,7 @@ func (x *initExchange) onResponse(sa *SA, m *message) {
 func (x *initExchange) agree(sa *SA, m *message, chosen suite.IKE, public, nr []byte) {
 	kx := x.kx
 	x.busy, x.kx = true, nil
-	sa.job(JobInit, func() any {
+	sa.jobOf(x, JobInit, func() any {
 		shared, err := kx.Shared(public)
 		if err == nil {
 			kx.Wipe()
@@ -300,7 +298,7 @@ func (x *initExchange) agree(sa *SA, m *message, chosen suite.IKE, public, nr []
 		return keyPair{kx: kx, shared: shared, err: err}
 	}, func(result any) {
 		k, ok := result.(keyPair)
-		if !ok || !sa.current(x) {
+		if !ok {
 			return
 		}
 		x.busy = false
@@ -372,7 +370,6 @@ func (x *initExchange) onFailure(sa *SA, r *Refusal) {
 	next := &initExchange{children: x.children, offered: x.offered, group: policy.FirstGroup(x.offered)}
 	others := x.others[1:]
 	sa.done(x)
-	x.wipe()
 	sa.requests.current = next
 	next.resolve(sa, Resolve{Local: sa.conn.Local.Address, Remote: x.others[0]})
 	next.others = others

@@ -68,15 +68,13 @@ func (x *rekeyIKEExchange) start(sa *SA) {
 	}
 	x.tried = append(x.tried, x.group)
 	group, seed := x.group, sa.draw(keyOctets)
-	sa.job(sa.jobClass(), func() any {
+	sa.jobOf(x, sa.jobClass(), func() any {
 		defer clear(seed)
 		kx, err := suite.NewKeyExchange(group, bytes.NewReader(seed))
 		return keyPair{kx: kx, err: err}
 	}, func(result any) {
 		k, _ := result.(keyPair)
 		switch {
-		case !sa.current(x):
-			k.wipe()
 		case k.kx == nil:
 			x.end(sa, &Refusal{Code: CodeInternal, Stage: x.name(), Why: fmt.Sprintf("cannot make a key for %s: %v", suite.DHName(group), k.err)})
 		case sa.phase.name() != phaseEstablished:
@@ -110,7 +108,6 @@ func (x *rekeyIKEExchange) wipe() {
 func (x *rekeyIKEExchange) onResponse(sa *SA, m *message) {
 	switch {
 	case sa.phase.name() != phaseEstablished: // the IKE SA goes
-		x.wipe()
 		sa.done(x)
 	case m.rule.mark == carriesErrorAlone:
 		x.onError(sa, errorNotify(m.payloads))
@@ -151,16 +148,12 @@ func (x *rekeyIKEExchange) agree(sa *SA, m *message, chosen suite.IKE, public, n
 	kx, old := x.kx, sa.keyForRekey()
 	x.kx, x.answer = nil, m
 	spii, spir, ni := x.spi, x.theirs, x.nonce
-	sa.job(sa.jobClass(), func() any {
+	sa.jobOf(x, sa.jobClass(), func() any {
 		defer kx.Wipe()
 		return old.next(kx, chosen, public, ni, nr, spii, spir)
 	}, func(result any) {
 		k, ok := result.(*rekeyKeys)
 		switch {
-		case !sa.current(x):
-			if ok {
-				k.wipe()
-			}
 		case !ok || k.err != nil:
 			why := "internal error"
 			if ok {
@@ -245,7 +238,6 @@ func (x *rekeyIKEExchange) onError(sa *SA, n *wire.Notify) {
 
 // end ends the exchange without a new IKE SA, and plans the next try.
 func (x *rekeyIKEExchange) end(sa *SA, r *Refusal) {
-	x.wipe()
 	sa.done(x)
 	sa.refused(r, "")
 	sa.life.rekeyFailed(sa)
@@ -255,7 +247,6 @@ func (x *rekeyIKEExchange) onFailure(sa *SA, r *Refusal) {
 	if sa.orphaned() {
 		return
 	}
-	x.wipe()
 	sa.lost(x, r)
 }
 

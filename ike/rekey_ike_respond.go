@@ -33,7 +33,6 @@ func (sa *SA) onRekeyIKERequest(m *message) {
 		return
 	}
 	if x, ok := sa.requests.current.(*rekeyIKEExchange); ok && !x.sent { // ours has not left: no collision
-		x.wipe()
 		sa.done(x)
 	}
 	ke, _ := wire.Find[*wire.KE](m.payloads)
@@ -58,9 +57,7 @@ func (sa *SA) onRekeyIKERequest(m *message) {
 	}, func(result any) {
 		k, ok := result.(*rekeyKeys)
 		if sa.next.answering != a {
-			if ok {
-				k.wipe()
-			}
+			wipe(result)
 			return
 		}
 		if !ok {

@@ -147,9 +147,10 @@ func (sa *SA) begin(x exchange) {
 	x.start(sa)
 }
 
-// done ends an exchange of ours.
+// done ends an exchange of ours, and the keys that only it had.
 func (sa *SA) done(x exchange) {
 	if sa.requests.current == x {
+		wipe(x)
 		sa.requests.current = nil
 		sa.requests.data = nil
 		sa.early = nil
@@ -207,9 +208,14 @@ func (sa *SA) resume(t Token, ev Event) {
 // void wipes the secrets in an answer that came too late.
 func void(ev Event) {
 	if d, ok := ev.(JobDone); ok {
-		if k, ok := d.Result.(interface{ wipe() }); ok {
-			k.wipe()
-		}
+		wipe(d.Result)
+	}
+}
+
+// wipe forgets the secrets in x, where it has any.
+func wipe(x any) {
+	if k, ok := x.(interface{ wipe() }); ok {
+		k.wipe()
 	}
 }
 
@@ -221,6 +227,17 @@ func (sa *SA) job(class JobClass, run func() any, then func(any)) {
 		}
 	})
 	sa.out.Add(Job{Token: t, Class: class, Run: run})
+}
+
+// jobOf is a job of an exchange of ours. When that is over, its result is of no use any more.
+func (sa *SA) jobOf(x exchange, class JobClass, run func() any, then func(any)) {
+	sa.job(class, run, func(result any) {
+		if sa.current(x) {
+			then(result)
+		} else {
+			wipe(result)
+		}
+	})
 }
 
 // jobClass is where our jobs stand in the queue once keys exist.
@@ -323,9 +340,7 @@ func (sa *SA) finish(code Code, why string, retry bool) {
 
 // wipe forgets keys and whatever waits (RFC 7296 section 2.12). Jobs wipe what they were handed.
 func (sa *SA) wipe() {
-	if x, ok := sa.requests.current.(interface{ wipe() }); ok {
-		x.wipe()
-	}
+	wipe(sa.requests.current)
 	for _, c := range sa.children {
 		if c.keys != nil {
 			c.keys.Wipe()
