@@ -16,6 +16,7 @@ type Packet struct {
 	SPort    uint16
 	DPort    uint16
 	SPI      uint32 // ESP, plain or in UDP
+	IKESA    string // IKE: "initiator's SPI/responder's SPI" as IKESA() has it
 	Size     int
 }
 
@@ -131,8 +132,13 @@ func parse(b []byte) (Packet, bool) {
 		p.SPI = binary.BigEndian.Uint32(rest)
 	case p.Proto == unix.IPPROTO_UDP && len(rest) >= 8:
 		p.SPort, p.DPort = binary.BigEndian.Uint16(rest), binary.BigEndian.Uint16(rest[2:])
-		if (p.SPort == 4500 || p.DPort == 4500) && len(rest) >= 16 {
-			p.SPI = binary.BigEndian.Uint32(rest[8:])
+		data := rest[8:]
+		if (p.SPort == 4500 || p.DPort == 4500) && len(data) >= 8 {
+			p.SPI = binary.BigEndian.Uint32(data)
+			data = data[4:] // after the non-ESP marker, when it was one
+		}
+		if p.IKE() && len(data) >= 28 {
+			p.IKESA = fmt.Sprintf("%x/%x", data[:8], data[8:16])
 		}
 	case p.Proto == unix.IPPROTO_TCP && len(rest) >= 4:
 		p.SPort, p.DPort = binary.BigEndian.Uint16(rest), binary.BigEndian.Uint16(rest[2:])

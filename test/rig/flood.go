@@ -39,14 +39,14 @@ func Flood(from, to NS, addr netip.Addr) (stop func() (string, error), err error
 	go echo(server)
 	go f.receive()
 	f.sending.Go(f.send)
-	return func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
 		defer server.Close()
 		defer client.Close()
 		close(f.quit)
 		f.sending.Wait()
 		Until(floodAfter, func() bool { return f.lost() == 0 })
 		return f.result()
-	}, nil
+	}), nil
 }
 
 // echo sends back what comes until its socket is closed.

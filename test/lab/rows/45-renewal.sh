@@ -1,4 +1,4 @@
-# strongSwan on kernel ESP: rekeys of the IKE SA and reauthentication, by either side, in both roles.
+# strongSwan on kernel ESP: reauthentication, by either side, in both roles.
 # build: ./cmd/cygnetd ./cmd/ikectl ./test/interop
 # tags: interop
 # timeout: 400
