@@ -2,8 +2,6 @@
 package auth
 
 import (
-	"crypto/x509/pkix"
-	"encoding/asn1"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
@@ -83,7 +81,8 @@ func (id Identity) Payload(responder bool) *wire.ID {
 }
 
 // Equal compares types and data; FQDN and RFC822 domains without regard to case. That is ASCII's case: no other letter is
-// equal to an ASCII one.
+// equal to an ASCII one. Distinguished names are compared as RFC 5280 section 7.1 has it: the same attributes in the same order, whatever kinds of
+// strings hold the values.
 func (id Identity) Equal(o Identity) bool {
 	if id.Type != o.Type {
 		return false
@@ -94,6 +93,9 @@ func (id Identity) Equal(o Identity) bool {
 	case wire.IDRFC822Addr: // the part before the last @ belongs to the mail domain, which may tell cases apart
 		i, j := strings.LastIndexByte(id.Data, '@'), strings.LastIndexByte(o.Data, '@')
 		return id.Data[:i+1] == o.Data[:j+1] && lower(id.Data[i+1:]) == lower(o.Data[j+1:])
+	}
+	if id.Type == wire.IDDERASN1DN {
+		return equalDN(id.Data, o.Data)
 	}
 	return id.Data == o.Data
 }
@@ -127,8 +129,7 @@ func (id Identity) String() string {
 		}
 		return printable("keyid:0x" + hex.EncodeToString([]byte(id.Data)))
 	case wire.IDDERASN1DN:
-		var name pkix.RDNSequence
-		if rest, err := asn1.Unmarshal([]byte(id.Data), &name); err == nil && len(rest) == 0 {
+		if name, ok := readDN([]byte(id.Data)); ok && len(name) > 0 {
 			return printable("dn:" + name.String())
 		}
 	case wire.IDNull:

@@ -11,6 +11,9 @@ import (
 
 // ParseIdentity reads the words users know: an IP address, "name.example" or "@name.example" (FQDN), "user@example" (RFC822),
 // "keyid:text" or "keyid:0x..." (KEY_ID), or an explicit "fqdn:", "rfc822:", "ipv4:", "ipv6:".
+//
+// Distinguished names are read as people copy them: "C=CH, O=Example, CN=gw" in the order of the certificate, "CN=gw,O=Example,C=CH" in that of RFC 4514;
+// the wider end (C, DC, then ST, L, O, OU) tells which. "dn:" before it says that the order is RFC 4514's, "asn1dn:" that it is the certificate's.
 func ParseIdentity(s string) (Identity, error) {
 	id, err := parse(s)
 	if err == nil && len(id.Data) > maxData {
@@ -23,6 +26,10 @@ func ParseIdentity(s string) (Identity, error) {
 }
 
 func parse(s string) (Identity, error) {
+	if order, rest, ok := dnWords(s); ok {
+		id, _, err := parseDNIdentity(rest, order, false)
+		return id, err
+	}
 	if kind, value, ok := strings.Cut(s, ":"); ok {
 		switch strings.ToLower(kind) {
 		case "ipv4":
@@ -50,6 +57,43 @@ func parse(s string) (Identity, error) {
 		return checked(wire.IDRFC822Addr, s)
 	}
 	return parseName(s)
+}
+
+// isKind reports whether a word names a type before a colon.
+func isKind(word string) bool {
+	switch strings.ToLower(word) {
+	case "ipv4", "ipv6", "fqdn", "rfc822", "keyid", "dn", "asn1dn":
+		return true
+	}
+	return false
+}
+
+// dnWords tells a distinguished name and its order by prefix or looks.
+func dnWords(s string) (order dnOrder, rest string, ok bool) {
+	if kind, value, ok := strings.Cut(s, ":"); ok {
+		switch strings.ToLower(kind) {
+		case "dn":
+			return orderRFC4514, value, true
+		case "asn1dn":
+			return orderDER, value, true
+		}
+	}
+	return orderGuess, s, looksLikeDN(s)
+}
+
+func parseDNIdentity(s string, order dnOrder, wild bool) (Identity, bool, error) {
+	if len(s) > maxData {
+		return Identity{}, false, fmt.Errorf("it has %d octets, at most %d are accepted", len(s), maxData)
+	}
+	n, star, err := parseDN(s, order, wild)
+	if err != nil {
+		return Identity{}, false, err
+	}
+	der, err := n.der()
+	if err != nil || len(der) > maxData {
+		return Identity{}, false, fmt.Errorf("the name is too long: at most %d octets are accepted", maxData)
+	}
+	return Identity{wire.IDDERASN1DN, string(der)}, star, nil
 }
 
 func parseAddr(s, want string, right func(netip.Addr) bool) (Identity, error) {
@@ -80,7 +124,7 @@ func parseName(s string) (Identity, error) {
 // checkDomain accepts the names of hosts, underscores included. It exists to catch slips of the pen: a mistyped address or a word of another
 // kind must not become a name that nobody has.
 func checkDomain(s string) error {
-	const others = `; write "fqdn:...", "rfc822:...", "keyid:...", "ipv4:..." or "ipv6:..." for an identity of other form`
+	const others = `; write "fqdn:...", "rfc822:...", "keyid:...", "ipv4:...", "ipv6:..." or "dn:..." for an identity of other form`
 	if len(s) > 253 {
 		return fmt.Errorf("the name has %d octets, a domain name at most 253", len(s))
 	}

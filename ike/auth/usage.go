@@ -1,0 +1,89 @@
+package auth
+
+import (
+	"crypto/x509"
+	"encoding/asn1"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Extended key usages that IKE knows and crypto/x509 has no name for.
+var (
+	oidIPsecIKE        = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 17} // RFC 4945 section 5.1.3.12
+	oidIKEIntermediate = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 8, 2, 2}  // what it was before, which macOS looks for
+)
+
+// usable says why a certificate may not sign AUTH, or "".
+//
+// keyUsage, when it is there, has digitalSignature or nonRepudiation (RFC 4945 section 5.1.3.2). Extended key usage, when it is there, has one of
+// anyExtendedKeyUsage, ipsecIKE, its predecessors, serverAuth or clientAuth: public CAs issue the last two alone. A gateway may answer with a serverAuth
+// certificate and call with it, since it has one certificate; a clientAuth certificate alone makes nobody a responder, else each user could stand in for the gateway.
+func usable(c *x509.Certificate, responder bool) string {
+	if c.KeyUsage != 0 && c.KeyUsage&(x509.KeyUsageDigitalSignature|x509.KeyUsageContentCommitment) == 0 {
+		return "its keyUsage has neither digitalSignature nor nonRepudiation"
+	}
+	if !restricted(c) || allowsIKE(c) || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth) {
+		return ""
+	}
+	if slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth) {
+		if !responder {
+			return ""
+		}
+		return "its extendedKeyUsage is clientAuth alone: it is a user's, not a gateway's"
+	}
+	return "its extendedKeyUsage is " + usages(c) + ", not serverAuth, clientAuth or ipsecIKE"
+}
+
+// mayIssue says why a CA may not issue certificates for IKE, or "": extended key usages of a CA bound those below it, as all who check them have it.
+func mayIssue(ca *x509.Certificate) string {
+	if !restricted(ca) || allowsIKE(ca) || slices.Contains(ca.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || slices.Contains(ca.ExtKeyUsage, x509.ExtKeyUsageClientAuth) {
+		return ""
+	}
+	return "its extendedKeyUsage is " + usages(ca) + ", not serverAuth, clientAuth or ipsecIKE"
+}
+
+func restricted(c *x509.Certificate) bool { return len(c.ExtKeyUsage)+len(c.UnknownExtKeyUsage) > 0 }
+
+func allowsIKE(c *x509.Certificate) bool {
+	for _, u := range c.ExtKeyUsage {
+		switch u {
+		case x509.ExtKeyUsageAny, x509.ExtKeyUsageIPSECEndSystem, x509.ExtKeyUsageIPSECTunnel, x509.ExtKeyUsageIPSECUser:
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.UnknownExtKeyUsage, func(o asn1.ObjectIdentifier) bool { return o.Equal(oidIPsecIKE) || o.Equal(oidIKEIntermediate) })
+}
+
+// usages lists at most a few: a stranger chose them.
+func usages(c *x509.Certificate) string {
+	var words []string
+	for _, u := range c.ExtKeyUsage {
+		words = append(words, usageName(u))
+	}
+	for _, o := range c.UnknownExtKeyUsage {
+		words = append(words, text(o.String()))
+	}
+	if n := len(words) - maxNames; n > 0 {
+		words = append(words[:maxNames], fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(words, ", ")
+}
+
+func usageName(u x509.ExtKeyUsage) string {
+	switch u {
+	case x509.ExtKeyUsageServerAuth:
+		return "serverAuth"
+	case x509.ExtKeyUsageClientAuth:
+		return "clientAuth"
+	case x509.ExtKeyUsageCodeSigning:
+		return "codeSigning"
+	case x509.ExtKeyUsageEmailProtection:
+		return "emailProtection"
+	case x509.ExtKeyUsageTimeStamping:
+		return "timeStamping"
+	case x509.ExtKeyUsageOCSPSigning:
+		return "OCSPSigning"
+	}
+	return "another"
+}
