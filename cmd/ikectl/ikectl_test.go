@@ -65,8 +65,14 @@ func (f *fake) Status(context.Context) (*control.Status, *control.Failure) {
 	return exampleStatus(), nil
 }
 
-func (f *fake) Monitor(_ context.Context, emit func(control.Line) error) *control.Failure {
-	emit(control.Line{Time: "2026-01-02T03:04:05.678Z", Connection: "site-b", Code: "ike-up", Text: "IKE SA up"})
+func (f *fake) Monitor(ctx context.Context, emit func(control.Line) error) *control.Failure {
+	if f.stop != nil {
+		f.stop()
+		<-ctx.Done()
+		return control.Fail("stopping", "cygnetd stops", "")
+	}
+	emit(control.Line{Time: "2026-01-02T03:04:05.678Z", Connection: "site-b", SPI: "0123456789abcdef", Code: "ike-up", Text: "IKE SA up"})
+	emit(control.Line{Time: "2026-01-02T03:04:05.679Z", Connection: "site-b", SPI: "0123456789abcdef", Code: "child-up", Child: "lan", Text: "lan: up", Detail: "ESP SPIs c0000001 (in), c0000002 (out)"})
 	emit(control.Line{Time: "2026-01-02T03:04:05.679Z", Code: "gap", Text: "7 lines were lost here: they came faster than they were read"})
 	return control.Fail("stopping", "cygnetd stops", "")
 }
@@ -82,21 +88,24 @@ func exampleStatus() *control.Status {
 			{Name: "site-b", State: "up", Wanted: "up", Start: "boot", WhenDown: "drop", IKE: []control.IKESA{{
 				SPIi: "0123456789abcdef", SPIr: "fedcba9876543210", Phase: "established", Initiator: true,
 				Local: "192.0.2.1:500", Remote: "198.51.100.7:4500", LocalID: "gw-a.example", RemoteID: "gw-b.example",
-				Suite: "AES-GCM-256, SHA2-256, MODP-2048", NAT: "remote", Seconds: 3725,
+				Suite: "AES-GCM-256, SHA2-256, MODP-2048", NAT: "remote", Seconds: 3725, RekeyIn: 10000, ReauthIn: 20000,
 				Children: []control.Child{{Name: "lan", State: "up", SPIIn: "c0000001", SPIOut: "c0000002", Suite: "AES-GCM-256", Encap: "udp",
 					Local: []string{"10.1.0.0/16"}, Remote: []string{"10.2.0.0/16"}, BytesIn: 84, BytesOut: 1 << 21, PacketsIn: 1, PacketsOut: 1500,
-					ReplayDrops: 2, LastIn: 3, Seconds: 65}},
+					ReplayDrops: 2, LastIn: 3, Seconds: 65, RekeyIn: 3000}},
 			}}},
 			{Name: "site-c", State: "connecting", Wanted: "up", Start: "boot", WhenDown: "drop", Peer: "203.0.113.9",
-				LastErr: "no answer from 203.0.113.9:500", NextTry: "in 8s"},
+				LastErr: "no answer from 203.0.113.9:500", ErrAge: 75, NextTry: "in 8s",
+				IKE: []control.IKESA{{SPIi: "0123456789abcdef", SPIr: "0000000000000000", Phase: "opening", Initiator: true, Local: "192.0.2.1:500", Remote: "203.0.113.9:500",
+					LocalID: "gw-a.example", RemoteID: "gw-c.example", NAT: "none", Seconds: 4, Sent: 3, Tries: 6}}},
 			{Name: "site-d", State: "up", Wanted: "down", Start: "manual", Missing: []string{"voice", "video"},
 				Refused: []control.RefusedCaller{{Seconds: 120, Text: "203.0.113.5:500 does not prove gw-d.example"}},
-				NotUp:   []control.ChildDown{{Name: "voice", LastErr: "the peer does not accept our selectors", NextTry: "in 9s"}},
+				NotUp:        []control.ChildDown{{Name: "voice", LastErr: "the peer does not accept our selectors", ErrAge: 12, NextTry: "in 9s"}},
+				RefusedChild: []control.RefusedCaller{{Seconds: 30, Text: "the peer wants 10.9.0.0/16"}},
 				IKE: []control.IKESA{{SPIi: "0123456789abcdef", SPIr: "fedcba9876543210", Phase: "established", Local: "192.0.2.1:4500", Remote: "203.0.113.5:4500",
 					LocalID: "gw-a.example", RemoteID: "gw-d.example", NAT: "unknown", Seconds: 60, Children: []control.Child{{Name: "lan", State: "up",
 						SPIIn: "c0000003", SPIOut: "c0000004", Suite: "AES-GCM-256", Encap: "none", Local: []string{"10.1.0.0/16"}, Remote: []string{"10.4.0.0/16"},
 						LastIn: -1, Seconds: 60, LastErr: "could not be rekeyed"}}}}},
-			{Name: "site-e", State: "down", Wanted: "down", Start: "manual", Peer: "any", LastEnd: "closed by the peer"},
+			{Name: "site-e", State: "down", Wanted: "down", Start: "manual", Peer: "any", LastEnd: "closed by the peer", Closed: true},
 		}}
 }
 
@@ -110,6 +119,7 @@ site-b: up (start boot, drop when down)
     suite     AES-GCM-256, SHA2-256, MODP-2048
     SPIs      0123456789abcdef initiator, fedcba9876543210 responder
     NAT       remote
+    rekey     in 2h46m40s, authentication anew in 5h33m20s
   child       lan up for 1m5s
     local     10.1.0.0/16
     remote    10.2.0.0/16
@@ -117,13 +127,19 @@ site-b: up (start boot, drop when down)
     in        c0000001     84 B     1 packets; dropped: 2 replayed, 0 damaged
     out       c0000002  2.0 MiB  1500 packets
     last in   3s ago
+    rekey     in 50m0s
 `
 
 const otherSites = `
 site-c: connecting (wanted up, start boot, drop when down)
-  peer        203.0.113.9
-  error       no answer from 203.0.113.9:500
+  error       1m15s ago: no answer from 203.0.113.9:500
   next try    in 8s
+  IKE SA      opening for 4s, initiator
+    local     192.0.2.1:500    gw-a.example
+    remote    203.0.113.9:500  gw-c.example
+    SPIs      0123456789abcdef initiator, 0000000000000000 responder
+    NAT       none
+    waits     no answer (3 of 6)
 
 site-d: up (begun by the peer, start manual)
   refused     2m0s ago: 203.0.113.5:500 does not prove gw-d.example
@@ -141,11 +157,13 @@ site-d: up (begun by the peer, start manual)
     last in   never
     error     could not be rekeyed
   not up      child voice, video
-    voice     the peer does not accept our selectors; next try in 9s
+    voice     12s ago: the peer does not accept our selectors; next try in 9s
+    refused   30s ago, the peer's request: the peer wants 10.9.0.0/16
 
 site-e: down (start manual)
   peer        any
   last        closed by the peer
+  closed      taken down here, so that the peer is refused too; to let it in: ikectl up site-e
 `
 
 const upText = `site-b: IKE_SA_INIT sent to 198.51.100.7:500
@@ -208,7 +226,7 @@ func TestVerbs(t *testing.T) {
 		{"status sit-c", 1, "", "ikectl: there is no connection \"sit-c\"\n  hint: did you mean site-c?\n"},
 		{"reload", 0, "cygnetd: 2 connections; 1 changed: site-b\n", ""},
 		{"reload now", 2, "", "ikectl: \"now\" is too much here\n  hint: see: ikectl help\n"},
-		{"monitor", 1, "03:04:05.678 site-b: IKE SA up\n03:04:05.679 cygnetd: 7 lines were lost here: they came faster than they were read\n", "ikectl: cygnetd stops\n"},
+		{"monitor", 1, "03:04:05.678 site-b 0123456789abcdef: IKE SA up\n03:04:05.679 site-b 0123456789abcdef: lan: up; ESP SPIs c0000001 (in), c0000002 (out)\n03:04:05.679 cygnetd: 7 lines were lost here: they came faster than they were read\n", "ikectl: cygnetd stops\n"},
 		{"version", 0, "ikectl " + control.Version() + "\ncygnetd 0.1.0\n", ""},
 		{"frobnicate", 2, "", "ikectl: there is no verb \"frobnicate\"\n  hint: see: ikectl help\n"},
 		{"-x", 2, "", "ikectl: no verb in \"--socket SOCKET -x\"\n  hint: see: ikectl help\n"},
@@ -290,6 +308,17 @@ func TestInterrupt(t *testing.T) {
 	_, errOut, exit := ikectl(ctx, "up", "slow", "--socket", socket)
 	if exit != 130 || !strings.Contains(errOut, "cygnetd goes on with it") || !strings.Contains(errOut, "ikectl down slow") {
 		t.Errorf("exit %d, err %q", exit, errOut)
+	}
+}
+
+// TestInterruptMonitor: the usual end of monitor needs no words, and has the exit code of every interrupted verb.
+func TestInterruptMonitor(t *testing.T) {
+	for _, flag := range []string{"-v", "--json"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		socket := start(t, &fake{stop: cancel})
+		if out, errOut, exit := ikectl(ctx, "monitor", flag, "--socket", socket); exit != 130 || out != "" || errOut != "" {
+			t.Errorf("%s: exit %d, out %q, err %q", flag, exit, out, errOut)
+		}
 	}
 }
 

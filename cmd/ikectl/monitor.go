@@ -4,10 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"cygnet/ike/control"
 )
+
+// bearsSPIs are the codes of lines whose detail is the SPIs by which kernel and peer know what came up.
+var bearsSPIs = []string{"child-up", "child-rekeyed", "ike-rekeyed"}
 
 func setupMonitor(c *command) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -18,13 +23,16 @@ func setupMonitor(c *command) func(context.Context) error {
 		err := c.client().Monitor(ctx, func(l control.Line) {
 			sent = sent || l.Done
 			if !c.json {
-				l.Connection = clock(l.Time) + " " + cmp.Or(l.Connection, "cygnetd")
+				if l.Detail != "" && slices.Contains(bearsSPIs, l.Code) {
+					l.Text, l.Detail = l.Text+"; "+l.Detail, ""
+				}
+				l.Connection = strings.TrimRight(clock(l.Time)+" "+cmp.Or(l.Connection, "cygnetd")+" "+l.SPI, " ")
 			}
 			c.progress(l)
 		})
 		var f *control.Failure
 		if errors.As(err, &f) && f.Code == control.CodeInterrupted {
-			return nil // the way to end it
+			return silent{control.ExitInterrupted} // the way to end it needs no words
 		}
 		return c.ended("", err, sent)
 	}

@@ -110,13 +110,16 @@ func (c *command) printConnection(conn *control.Connection) {
 		c.row("peer", conn.Peer)
 	}
 	if conn.LastErr != "" {
-		c.row("error", conn.LastErr)
+		c.row("error", ago(conn.ErrAge, conn.LastErr))
 	}
 	if conn.NextTry != "" {
 		c.row("next try", conn.NextTry)
 	}
 	if conn.LastEnd != "" {
 		c.row("last", conn.LastEnd)
+	}
+	if conn.Closed {
+		c.row("closed", "taken down here, so that the peer is refused too; to let it in: ikectl up "+conn.Name)
 	}
 	for _, r := range conn.Refused {
 		c.row("refused", fmt.Sprintf("%s ago: %s", age(r.Seconds), r.Text))
@@ -128,12 +131,23 @@ func (c *command) printConnection(conn *control.Connection) {
 		c.row("not up", "child "+strings.Join(conn.Missing, ", "))
 	}
 	for _, ch := range conn.NotUp {
-		text := ch.LastErr
+		text := ago(ch.ErrAge, ch.LastErr)
 		if ch.NextTry != "" {
 			text = strings.TrimPrefix(text+"; next try "+ch.NextTry, "; ")
 		}
 		c.row("  "+ch.Name, text)
 	}
+	for _, r := range conn.RefusedChild {
+		c.row("  refused", fmt.Sprintf("%s ago, the peer's request: %s", age(r.Seconds), r.Text))
+	}
+}
+
+// ago puts the age of an error before it, where the daemon tells it.
+func ago(seconds int64, text string) string {
+	if seconds == 0 || text == "" {
+		return text
+	}
+	return age(seconds) + " ago: " + text
 }
 
 func begunByPeer(conn *control.Connection) bool {
@@ -162,9 +176,35 @@ func (c *command) printIKE(sa *control.IKESA) {
 	}
 	c.row("  SPIs", sa.SPIi+" initiator, "+sa.SPIr+" responder")
 	c.row("  NAT", natWords(sa.NAT))
+	if sa.Sent > 0 {
+		c.row("  waits", waits(sa))
+	}
+	if due := renewal(sa); due != "" {
+		c.row("  rekey", due)
+	}
 	for _, ch := range sa.Children {
 		c.printChild(&ch)
 	}
+}
+
+// waits says how patiently: "no answer (3 of 6)".
+func waits(sa *control.IKESA) string {
+	if sa.Sent == 1 {
+		return fmt.Sprintf("for an answer (sent once, %d times at most)", sa.Tries)
+	}
+	return fmt.Sprintf("no answer (%d of %d)", sa.Sent, sa.Tries)
+}
+
+// renewal says when this side renews an IKE SA.
+func renewal(sa *control.IKESA) string {
+	var due []string
+	if sa.RekeyIn > 0 {
+		due = append(due, "in "+age(sa.RekeyIn))
+	}
+	if sa.ReauthIn > 0 {
+		due = append(due, "authentication anew in "+age(sa.ReauthIn))
+	}
+	return strings.Join(due, ", ")
 }
 
 func (c *command) printChild(ch *control.Child) {
@@ -188,6 +228,9 @@ func (c *command) printChild(ch *control.Child) {
 		c.row("  last in", "never")
 	} else {
 		c.row("  last in", age(ch.LastIn)+" ago")
+	}
+	if ch.RekeyIn > 0 {
+		c.row("  rekey", "in "+age(ch.RekeyIn))
 	}
 	if ch.LastErr != "" {
 		c.row("  error", ch.LastErr)

@@ -18,6 +18,7 @@ type Line struct {
 	Time       string `json:"time"` // RFC 3339 with milliseconds; the server fills it when empty
 	Connection string `json:"connection,omitempty"`
 	Child      string `json:"child,omitempty"`
+	SPI        string `json:"spi,omitempty"` // of the IKE SA here that it is about: the one of spi_i and spi_r that is ours
 	Code       string `json:"code"` // stable vocabulary; CodeGap when lines were lost
 	Text       string `json:"text"`
 	Detail     string `json:"detail,omitempty"`
@@ -54,22 +55,28 @@ type Connection struct {
 	WhenDown string   `json:"when_down,omitempty"` // "drop" or "pass"
 	Missing  []string `json:"missing,omitempty"`   // children of the configuration that are not up
 	LastErr  string   `json:"last_error,omitempty"`
-	NextTry  string   `json:"next_try,omitempty"` // "in 8s"
-	LastEnd  string   `json:"last_end,omitempty"` // of a connection that is down: how it ended, when that was no failure
+	ErrAge   int64    `json:"last_error_seconds,omitempty"` // since it
+	NextTry  string   `json:"next_try,omitempty"`           // "in 8s"
+	LastEnd  string   `json:"last_end,omitempty"`           // of a connection that is down: how it ended, when that was no failure
 	IKE      []IKESA  `json:"ike,omitempty"`
 	// NotUp are those of Missing that have an error or are tried again, when there is an IKE SA.
 	NotUp   []ChildDown     `json:"not_up,omitempty"`
 	Refused []RefusedCaller `json:"refused,omitempty"` // the last one
+	// RefusedChild is the last request of the peer for a child that was refused, while one is missing.
+	RefusedChild []RefusedCaller `json:"refused_child,omitempty"`
+	// Closed: it was taken down here, and the peer is refused until it is brought up.
+	Closed bool `json:"closed,omitempty"`
 }
 
 // ChildDown is a child that is not up.
 type ChildDown struct {
 	Name    string `json:"name"`
 	LastErr string `json:"last_error,omitempty"`
-	NextTry string `json:"next_try,omitempty"` // "in 8s"
+	ErrAge  int64  `json:"last_error_seconds,omitempty"` // since it
+	NextTry string `json:"next_try,omitempty"`           // "in 8s"
 }
 
-// RefusedCaller wanted to be the peer of a connection.
+// RefusedCaller wanted to be the peer of a connection, or as the peer asked for what it cannot have.
 type RefusedCaller struct {
 	Seconds int64  `json:"seconds"` // ago
 	Text    string `json:"text"`    // who, and why it was refused
@@ -88,6 +95,10 @@ type IKESA struct {
 	Suite     string  `json:"suite"`
 	NAT       string  `json:"nat"` // "none", "local", "remote", "both"; "unknown": at the peer, or it only asks for ESP in UDP
 	Seconds   int64   `json:"seconds"`
+	Sent      int     `json:"sent,omitempty"`      // a request waits for its answer and was sent so often
+	Tries     int     `json:"tries,omitempty"`     // so often it is sent at most
+	RekeyIn   int64   `json:"rekey_in,omitempty"`  // seconds until this side renews the keys; 0: it does not
+	ReauthIn  int64   `json:"reauth_in,omitempty"` // seconds until this side authenticates anew; 0: it does not
 	Children  []Child `json:"children,omitempty"`
 }
 
@@ -109,6 +120,7 @@ type Child struct {
 	IntegrityDrops uint64   `json:"integrity_drops"`
 	LastIn         int64    `json:"last_in"` // seconds since the last packet came in; -1: none has
 	Seconds        int64    `json:"seconds"`
+	RekeyIn        int64    `json:"rekey_in,omitempty"`   // seconds until this side renews the keys, if no limit of octets comes first; 0: it does not
 	LastErr        string   `json:"last_error,omitempty"` // of the last rekey
 }
 

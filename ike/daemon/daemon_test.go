@@ -58,8 +58,11 @@ func TestUpDown(t *testing.T) {
 	}
 	b.await("wanted at B too", func(c control.Connection) bool { return c.Wanted == "up" && isUp(c) })
 	b.down("a")
-	if _, f := a.up("b"); f != nil {
-		t.Fatalf("up again: %v", f)
+	if _, f := a.up("b"); f != nil && (f.Code != "closed" || !strings.HasPrefix(f.Hint, "was it taken down there?")) {
+		t.Errorf("up of what is down at the other end: %+v", f)
+	}
+	if text, f := b.up("a"); f != nil {
+		t.Fatalf("up again: %v %s", f, text)
 	}
 	b.await("B up again", isUp)
 	if text, f := a.down("b"); f != nil || !strings.HasPrefix(text, "down") && !strings.Contains(text, "\ndown") {
@@ -68,6 +71,7 @@ func TestUpDown(t *testing.T) {
 	if got := installed(a.plane); got != nothing {
 		t.Errorf("left at A after down: %s", got)
 	}
+	b.down("a") // it was wanted there too, and tried on
 	b.wantInstalled(nothing)
 	b.await("B down", isDown)
 	if text, f := a.down("b"); f != nil || !strings.HasPrefix(text, "is down already") {

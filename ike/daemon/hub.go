@@ -35,6 +35,9 @@ func (n news) line() (control.Line, bool) {
 		Time: n.at.Format("2006-01-02T15:04:05.000Z07:00"), Connection: r.Connection, Child: r.Child,
 		Code: string(r.Code), Text: r.Text, Detail: r.Detail, Hint: r.Hint,
 	}
+	if n.spi != 0 {
+		l.SPI = spiText(n.spi)
+	}
 	switch {
 	case r.Code.Detail():
 		l.Level = control.LevelDetail

@@ -176,10 +176,17 @@ func (l *loop) report(spi wire.SPI, r ike.Report) {
 	switch {
 	case r.Code.Failure() && r.Child != "":
 		l.d.directory.box.put(directory.ChildFailed{SPI: spi, Child: r.Child, Text: r.Text})
+	case r.Connection != "" && refusesChild(r.Code): // of ours it says which child
+		l.d.directory.box.put(directory.RequestRefused{SPI: spi, Text: r.Text})
 	case r.Caller != "":
 		l.d.directory.box.put(directory.CallerRefused{Connection: r.Caller, Text: r.Text})
 	}
 	l.d.tell(news{at: time.Now(), spi: spi, report: r})
+}
+
+// refusesChild: without a child's name such a report tells of a child that the peer asked for.
+func refusesChild(c ike.Code) bool {
+	return c == ike.CodeNoSelectors || c == ike.CodeNoProposal || c == ike.CodeDataplane
 }
 
 // loopOf finds the shard of our SPI.

@@ -161,17 +161,34 @@ func connectionStatus(conn *policy.Connection, machines []ike.Status, w director
 		c.IKE = append(c.IKE, ikeStatus(m, usage))
 	}
 	c.Missing = v.missing(childNames(conn, ""))
+	c.Closed = w.Closed
 	if c.State = stateOf(conn, v, w.Wanted); c.State != "up" {
-		c.LastErr, c.NextTry = w.LastErr, inTime(w.NextTry)
+		c.LastErr, c.ErrAge, c.NextTry = w.LastErr.Text, ageOf(w.LastErr), inTime(w.NextTry)
 	}
 	if len(v.machines) == 0 {
 		c.LastEnd = w.Last
 	}
 	tellChildren(&c, v, w)
-	if at := w.Refused.At; at != 0 {
-		c.Refused = []control.RefusedCaller{{Seconds: seconds(now(), at), Text: w.Refused.Text}}
+	c.Refused = refusals(w.Refused)
+	if len(c.Missing) > 0 {
+		c.RefusedChild = refusals(w.Asked)
 	}
 	return c
+}
+
+// ageOf in seconds; zero where there is nothing, and at least one otherwise, since JSON leaves zeros out.
+func ageOf(n directory.Note) int64 {
+	if n.At == 0 {
+		return 0
+	}
+	return max(seconds(now(), n.At), 1)
+}
+
+func refusals(n directory.Note) []control.RefusedCaller {
+	if n.At == 0 {
+		return nil
+	}
+	return []control.RefusedCaller{{Seconds: seconds(now(), n.At), Text: n.Text}}
 }
 
 // tellChildren puts the errors of children where the children stand: with those that are up, or among those that are not.
@@ -179,14 +196,14 @@ func tellChildren(c *control.Connection, v view, w directory.ConnStatus) {
 	for _, t := range w.Children {
 		if !v.child(t.Name).Up {
 			if len(v.machines) > 0 {
-				c.NotUp = append(c.NotUp, control.ChildDown{Name: t.Name, LastErr: t.LastErr, NextTry: inTime(t.NextTry)})
+				c.NotUp = append(c.NotUp, control.ChildDown{Name: t.Name, LastErr: t.LastErr.Text, ErrAge: ageOf(t.LastErr), NextTry: inTime(t.NextTry)})
 			}
 			continue
 		}
 		for i := range c.IKE {
 			for k := range c.IKE[i].Children {
 				if ch := &c.IKE[i].Children[k]; ch.Name == t.Name {
-					ch.LastErr = t.LastErr
+					ch.LastErr = t.LastErr.Text
 				}
 			}
 		}
@@ -221,6 +238,7 @@ func ikeStatus(m ike.Status, usage map[xfrm.SAID]xfrm.Usage) control.IKESA {
 		SPIi: spiText(m.SPIi), SPIr: spiText(m.SPIr), Phase: m.Phase, Initiator: m.Initiated,
 		Local: m.Path.Local.String(), Remote: m.Path.Remote.String(), LocalID: m.LocalID, RemoteID: m.RemoteID,
 		Suite: m.Suite, NAT: m.NAT, Seconds: seconds(t, m.Since),
+		Sent: m.Sent, Tries: m.Tries, RekeyIn: secondsTo(t, m.RekeyAt), ReauthIn: secondsTo(t, m.ReauthAt),
 	}
 	for _, c := range m.Children {
 		sa.Children = append(sa.Children, childStatus(c, t, usage))
@@ -234,7 +252,7 @@ func childStatus(c ike.ChildStatus, t ike.Time, usage map[xfrm.SAID]xfrm.Usage) 
 		Name: c.Name, State: "opening", SPIIn: fmt.Sprintf("%08x", c.SPIIn), SPIOut: fmt.Sprintf("%08x", c.SPIOut),
 		Suite: c.Suite, Encap: "none", Local: c.Local, Remote: c.Remote,
 		BytesIn: in.Bytes, PacketsIn: in.Packets, BytesOut: out.Bytes, PacketsOut: out.Packets,
-		ReplayDrops: in.ReplayDrops, IntegrityDrops: in.IntegrityDrops, LastIn: -1, Seconds: seconds(t, c.Since),
+		ReplayDrops: in.ReplayDrops, IntegrityDrops: in.IntegrityDrops, LastIn: -1, Seconds: seconds(t, c.Since), RekeyIn: secondsTo(t, c.RekeyAt),
 	}
 	if at := sinceEpoch(in.LastUse, t); at != 0 {
 		child.LastIn = seconds(t, at)
@@ -253,6 +271,14 @@ func seconds(t, since ike.Time) int64 {
 		return 0
 	}
 	return int64(max(t.Sub(since), 0) / time.Second)
+}
+
+// secondsTo what is to come, at least one; zero where nothing is.
+func secondsTo(t, at ike.Time) int64 {
+	if at == 0 {
+		return 0
+	}
+	return max(int64(at.Sub(t)/time.Second), 1)
 }
 
 func spiText(spi wire.SPI) string { return fmt.Sprintf("%016x", uint64(spi)) }

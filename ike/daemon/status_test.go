@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"cygnet/ike/control"
 	"cygnet/xfrm/xfrmfake"
@@ -19,6 +21,9 @@ func TestRefusedChildIsTold(t *testing.T) {
 	if _, f := a.up("b"); f == nil || f.Code != "selectors-mismatch" {
 		t.Fatalf("%+v", f)
 	}
+	b.await("why the peer's request was refused", func(c control.Connection) bool {
+		return len(c.RefusedChild) == 1 && strings.Contains(c.RefusedChild[0].Text, "10.7.0.0/16") && c.State == "connecting"
+	})
 	a.await("the child's error", func(c control.Connection) bool {
 		return len(c.NotUp) == 1 && c.NotUp[0].Name == "lan" && strings.Contains(c.NotUp[0].LastErr, "selectors") && strings.HasPrefix(c.NotUp[0].NextTry, "in ") && c.LastErr == ""
 	})
@@ -33,7 +38,10 @@ func TestRefusedChildIsTold(t *testing.T) {
 	if _, f := a.up("b"); f != nil {
 		t.Fatalf("%+v", f)
 	}
-	a.await("no error", func(c control.Connection) bool { return isUp(c) && len(c.NotUp) == 0 })
+	a.await("no error", func(c control.Connection) bool {
+		return isUp(c) && len(c.NotUp) == 0 && c.IKE[0].RekeyIn > 60 && c.IKE[0].Children[0].RekeyIn > 60
+	})
+	b.await("no refusal", func(c control.Connection) bool { return isUp(c) && len(c.RefusedChild) == 0 })
 }
 
 // TestReloadAddsChild: what is up stays up, and the new child comes up beside it.
@@ -136,6 +144,51 @@ func TestPeersOwnDoing(t *testing.T) {
 	b.await("the refused caller", func(c control.Connection) bool {
 		return len(c.Refused) == 1 && strings.Contains(c.Refused[0].Text, "does not prove a.example: its PSK differs") && c.Refused[0].Seconds < 60
 	})
+}
+
+// TestDownIsDown: the peer is refused until the operator here wants the connection again, and both are told.
+func TestDownIsDown(t *testing.T) {
+	sa, sb := pair(t)
+	b := launch(t, sb, xfrmfake.New())
+	a := launch(t, sa, xfrmfake.New())
+	if _, f := a.up("b"); f != nil {
+		t.Fatal(f)
+	}
+	b.await("up by the peer", isUp)
+	b.down("a")
+	b.await("the peer's tries refused", func(c control.Connection) bool {
+		return c.Closed && len(c.Refused) == 1 && strings.HasSuffix(c.Refused[0].Text, "a.example asks for it, but it was taken down here; to let it in: ikectl up a")
+	})
+	if log := b.log.String(); !strings.Contains(log, "a.example asks for it and is refused: it was taken down here") {
+		t.Errorf("the log of b:\n%s", log)
+	}
+	if c := a.status(); c.Wanted != "up" {
+		t.Errorf("%+v", c)
+	}
+	if _, f := b.up("a"); f != nil {
+		t.Fatal(f)
+	}
+	b.await("up again", func(c control.Connection) bool { return isUp(c) && !c.Closed })
+}
+
+// TestErrorsAge: an error has an age, and is forgotten with a new up; an attempt tells how patient it is.
+func TestErrorsAge(t *testing.T) {
+	sa, sb := pair(t)
+	sb.psk = "another secret, not the same 4712"
+	b := launch(t, sb, xfrmfake.New())
+	a := launch(t, sa, xfrmfake.New())
+	if _, f := a.up("b"); f == nil {
+		t.Fatal("up with a wrong PSK")
+	}
+	a.await("the error", func(c control.Connection) bool { return strings.Contains(c.LastErr, "AUTHENTICATION_FAILED") && c.ErrAge > 0 })
+	b.stop()
+	ctx, cancel := context.WithTimeout(deadline(t), 2*time.Second)
+	defer cancel()
+	go a.client.Up(ctx, "b", "", func(control.Line) {})
+	a.await("no answer yet", func(c control.Connection) bool {
+		return c.LastErr == "" && c.ErrAge == 0 && len(c.IKE) == 1 && c.IKE[0].Sent > 0 && c.IKE[0].Tries == 6
+	})
+	a.down("b")
 }
 
 // TestUpAsksQuietPeer: up of what is up already asks a peer of which nothing was heard.

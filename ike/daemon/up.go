@@ -155,7 +155,11 @@ func (u *raise) failure(end ike.Finish) *control.Failure {
 	if u.fault.Code != "" {
 		return u.asFailure(u.fault)
 	}
-	return control.Fail(string(end.Code), end.Text, "")
+	hint := ""
+	if end.Code == ike.CodeClosed {
+		hint = "was it taken down there? What is down at one end comes up with ikectl up at that end"
+	}
+	return control.Fail(string(end.Code), end.Text, hint)
 }
 
 func (u *raise) asFailure(r ike.Report) *control.Failure {

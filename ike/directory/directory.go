@@ -71,6 +71,11 @@ type (
 		SPI         wire.SPI
 		Child, Text string
 	}
+	// RequestRefused: the peer asked for a child that it cannot have.
+	RequestRefused struct {
+		SPI  wire.SPI
+		Text string
+	}
 	// CallerRefused: someone wanted to be the peer of a connection and was refused.
 	CallerRefused struct{ Connection, Text string }
 	// Adopted: the IKE SA was rekeyed and has another SPI of ours; it is the same to the directory.
@@ -99,6 +104,7 @@ func (Wake) dirEvent()      {}
 
 func (ChildFailed) dirEvent()    {}
 func (CallerRefused) dirEvent()  {}
+func (RequestRefused) dirEvent() {}
 func (Reauthenticate) dirEvent() {}
 
 // Action of the directory.
@@ -139,29 +145,33 @@ const (
 	CodeRetry     ike.Code = "retry"      // a connection that is wanted is tried again later
 	CodeNoAddress ike.Code = "no-address" // only the peer can start: its address is not configured
 	CodeUnknown   ike.Code = "unknown"    // no such connection or child
+	// CodeTurnedAway: the peer asks for what the operator took down.
+	CodeTurnedAway ike.Code = "turned-away"
 )
 
 // ConnStatus is a connection as the tool shows it.
 type ConnStatus struct {
 	Name    string
 	Wanted  string // "up", "trap", "down"
+	Closed  bool   // the operator took it down: the peer is refused until Up
 	Serving []wire.SPI
 	Peer    auth.Identity
 	Tries   int
 	NextTry ike.Time // zero: none planned
-	LastErr string
-	Last    string // how the last IKE SA ended, when that was no failure
+	LastErr Note     // why the last attempt failed, unless a new one was asked for since
+	Last    string   // how the last IKE SA ended, when that was no failure
 	// Children that are wanted and not up, or have an error.
 	Children []ChildTrouble
-	Refused  Caller // the last one
+	Asked    Note // the last request of the peer for a child that was refused, unless all are up since
+	Refused  Note // the last caller who wanted to be the peer
 }
 
 // Status of all connections, in order of their names.
 func (d *Directory) Status() []ConnStatus {
 	list := make([]ConnStatus, 0, len(d.conns))
 	for _, c := range d.conns {
-		s := ConnStatus{Name: c.Name, Wanted: c.wanted().String(), Tries: c.tries, LastErr: c.trouble.err,
-			Last: c.trouble.last, Children: c.childTroubles(), Refused: c.trouble.refused}
+		s := ConnStatus{Name: c.Name, Wanted: c.wanted().String(), Closed: c.operator == wantDown, Tries: c.tries, LastErr: c.trouble.err,
+			Last: c.trouble.last, Children: c.childTroubles(), Asked: c.trouble.asked, Refused: c.trouble.refused}
 		if c.startsAtNextTry() {
 			s.NextTry = c.nextTry
 		}
@@ -206,6 +216,8 @@ func (d *Directory) Step(now ike.Time, ev Event, out *[]Action) {
 		t.childFailed(ev)
 	case CallerRefused:
 		t.callerRefused(ev)
+	case RequestRefused:
+		t.requestRefused(ev)
 	case Finished:
 		t.finished(ev)
 	case Wake:

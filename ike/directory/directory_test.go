@@ -222,7 +222,7 @@ func TestBackoff(t *testing.T) {
 		spi := wire.SPI(i + 1)
 		s.do(Opened{"b", spi})
 		s.finished(spi, true, "report retry")
-		if st := s.Status()[0]; st.Tries != i+1 || st.LastErr != "no answer" || st.NextTry != s.now.Add(pause*time.Second) {
+		if st := s.Status()[0]; st.Tries != i+1 || st.LastErr.Text != "no answer" || st.NextTry != s.now.Add(pause*time.Second) {
 			t.Fatalf("status %+v", st)
 		}
 		s.wait(pause*time.Second, "start b")
@@ -540,7 +540,7 @@ func TestPeerEndsThePause(t *testing.T) {
 	s.up(2, "lan")
 	s.up(2, "dmz")
 	st := s.Status()[0]
-	if st.NextTry != 0 || st.Tries != 0 || st.LastErr != "" || st.Peer != id("gw-b.example") {
+	if st.NextTry != 0 || st.Tries != 0 || st.LastErr.Text != "" || st.Peer != id("gw-b.example") {
 		t.Errorf("%+v", st)
 	}
 	if _, ok := s.Deadline(); ok {

@@ -3,6 +3,7 @@ package directory
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -122,15 +123,36 @@ func TestInitialContactIsTrue(t *testing.T) {
 	newStory(t).do(load(anyone), blocks, "start b not alone")
 }
 
-// What the operator took down does not come back because the peer wants it, unless the configuration leaves it to the peer anyway.
+// TestDownHolds: what the operator took down does not come back because the peer wants it, until the operator wants it too.
 func TestDownHolds(t *testing.T) {
-	s := newStory(t, site("b", policy.StartBoot))
-	s.established(1)
-	s.do(Down{"b", ""}, "1: lower")
-	s.claimed(2, false, false, "2: lower")
-	s.status("down")
-	s = newStory(t, site("b", policy.StartManual))
+	for _, start := range []policy.Start{policy.StartBoot, policy.StartManual} {
+		b := site("b", start)
+		b.Drop = false
+		s := newStory(t, b)
+		if start == policy.StartManual {
+			s.do(Up{"b", nil}, "start b")
+		}
+		s.established(1)
+		s.do(Down{"b", ""}, "1: lower")
+		s.do(Finished{1, ike.Finish{Connection: "b", Code: ike.CodeClosed}})
+		s.claimed(2, false, false, "report turned-away", "2: lower")
+		s.status("down")
+		if st := s.only(); st.Refused != (Note{s.now, "gw-b.example asks for it, but it was taken down here; to let it in: ikectl up b"}) || st.NextTry != 0 || !st.Closed {
+			t.Errorf("%s: %+v", start, st)
+		}
+		s.do(Finished{2, ike.Finish{Connection: "b", Code: ike.CodeClosed}})
+		s.do(Up{"b", nil}, "start b")
+		s.claimed(3, false, false)
+		s.status("up", 3)
+	}
+	// A peer that may come from anywhere cannot be called: up lets it in again, and no more.
+	anywhere := site("b", policy.StartManual)
+	anywhere.Remote.Address = netip.Addr{}
+	s := newStory(t, anywhere)
 	s.do(Down{"b", ""})
+	s.claimed(1, false, false, "report turned-away", "1: lower")
+	s.do(Finished{1, ike.Finish{Connection: "b", Code: ike.CodeClosed}})
+	s.do(Up{"b", nil}, "report no-address")
 	s.claimed(2, false, false)
 	s.status("down", 2)
 }
@@ -317,7 +339,7 @@ func TestBothEndsAgree(t *testing.T) {
 			t.Fatalf("seed %d: after an outage live %v", seed, live)
 		}
 		for end := range w.end {
-			if s := w.end[end].Status()[0]; len(s.Serving) != 1 || s.LastErr != "" {
+			if s := w.end[end].Status()[0]; len(s.Serving) != 1 || s.LastErr.Text != "" {
 				t.Fatalf("seed %d: %s", seed, fmt.Sprintf("end %d: %+v", end, s))
 			}
 		}

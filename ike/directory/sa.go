@@ -92,7 +92,7 @@ func (t turn) claimed(ev Claimed) {
 	c := a.conn
 	switch {
 	case c.operator == wantDown:
-		t.lower(a, ike.Lower{Why: "taken down by the operator"})
+		t.turnAway(a)
 	case ev.Config != nil && ev.Config != c.Connection && len(added(ev.Config, c.Connection)) > 0:
 		t.tell(a, ike.Reconfigure{Connection: c.Connection})
 	case ev.Config != nil && ev.Config != c.Connection && !sameMeaning(ev.Config, c.Connection): // a reload came while it began
@@ -174,8 +174,7 @@ func (t turn) childUp(ev ChildUp) {
 	if a.upSince == 0 {
 		a.upSince = t.now
 	}
-	a.conn.trouble.over()
-	delete(a.conn.trouble.children, ev.Child)
+	a.conn.childIsWell(ev.Child)
 	delete(a.conn.asked, ev.Child)
 	t.settle(a.conn)
 }

@@ -19,20 +19,20 @@ func TestErrorsGoWithTheirCause(t *testing.T) {
 	s.do(Load{&policy.Snapshot{Connections: []*policy.Connection{b}}}, "start b")
 	s.do(Opened{"b", 1})
 	s.do(Finished{1, ike.Finish{Connection: "b", Code: ike.CodeNoAnswer, Text: "no answer", Retry: true}}, "report retry")
-	if st := s.only(); st.LastErr != "no answer" {
+	if st := s.only(); st.LastErr.Text != "no answer" {
 		t.Errorf("%+v", st)
 	}
 	s.wait(time.Second, "start b")
 	s.do(Opened{"b", 2})
 	s.claimed(2, true, false)
-	if st := s.only(); st.LastErr != "" {
-		t.Errorf("the IKE SA is up, and yet: %s", st.LastErr)
+	if st := s.only(); st.LastErr.Text != "" {
+		t.Errorf("the IKE SA is up, and yet: %s", st.LastErr.Text)
 	}
 	s.do(ChildUp{SPI: 2, Child: "lan"})
 	s.do(ChildFailed{SPI: 2, Child: "dmz", Text: "the peer does not accept our selectors"})
 	s.do(ChildFailed{SPI: 9, Child: "lan", Text: "of an unknown IKE SA"})
 	s.do(ChildFailed{SPI: 2, Child: "nonsense", Text: "of an unknown child"})
-	want := []ChildTrouble{{"dmz", "the peer does not accept our selectors", s.now.Add(raiseGrace)}}
+	want := []ChildTrouble{{"dmz", Note{s.now, "the peer does not accept our selectors"}, s.now.Add(raiseGrace)}}
 	if st := s.only(); !slices.Equal(st.Children, want) {
 		t.Errorf("children %+v, want %+v", st.Children, want)
 	}
@@ -41,13 +41,13 @@ func TestErrorsGoWithTheirCause(t *testing.T) {
 		t.Errorf("dmz is up: %+v", st.Children)
 	}
 	s.do(ChildFailed{SPI: 2, Child: "lan", Text: "was not rekeyed"})
-	if st := s.only(); !slices.Equal(st.Children, []ChildTrouble{{Name: "lan", LastErr: "was not rekeyed"}}) {
+	if st := s.only(); !slices.Equal(st.Children, []ChildTrouble{{Name: "lan", LastErr: Note{s.now, "was not rekeyed"}}}) {
 		t.Errorf("children %+v", st.Children)
 	}
 	changed := site("b", policy.StartBoot)
 	changed.Drop, changed.Remote.Port = false, 4500
 	s.do(Load{&policy.Snapshot{Connections: []*policy.Connection{changed}}}, "2: lower", "start b not alone")
-	if st := s.only(); len(st.Children) != 0 || st.LastErr != "" {
+	if st := s.only(); len(st.Children) != 0 || st.LastErr.Text != "" {
 		t.Errorf("errors of the former configuration: %+v", st)
 	}
 }
@@ -58,12 +58,12 @@ func TestClosedIsNoError(t *testing.T) {
 	s.claimed(1, false, false)
 	s.do(ChildUp{SPI: 1, Child: "lan"})
 	s.do(Finished{1, ike.Finish{Connection: "b", Code: ike.CodeClosed, Text: "closed by the peer", Retry: true}})
-	if st := s.only(); st.LastErr != "" || st.Last != "closed by the peer" {
+	if st := s.only(); st.LastErr.Text != "" || st.Last != "closed by the peer" {
 		t.Errorf("%+v", st)
 	}
 	s.do(CallerRefused{"b", "198.51.100.7:500 does not prove gw-b.example"})
 	s.do(CallerRefused{"unknown", "x"})
-	if st := s.only(); st.Refused != (Caller{s.now, "198.51.100.7:500 does not prove gw-b.example"}) {
+	if st := s.only(); st.Refused != (Note{s.now, "198.51.100.7:500 does not prove gw-b.example"}) {
 		t.Errorf("%+v", st.Refused)
 	}
 	s.claimed(2, false, false)

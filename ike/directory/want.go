@@ -39,6 +39,7 @@ func (t turn) up(ev Up) {
 		}
 	}
 	if !c.canStart() {
+		c.letIn(ev.Children)
 		t.report(ike.Report{Connection: c.Name, Code: CodeNoAddress, Text: "the peer must start: its address is not configured",
 			Hint: fmt.Sprintf("%s: give remote an address or a name", c.File)})
 		if len(c.serving()) == 0 {
@@ -46,6 +47,7 @@ func (t turn) up(ev Up) {
 		}
 	}
 	c.wish(ev.Children)
+	c.anew()
 	c.nextTry, c.tries = 0, 0
 	t.claim(c)
 	if list := c.serving(); len(list) > 0 {
@@ -88,12 +90,9 @@ func (t turn) down(ev Down) {
 	}
 }
 
-// downAll: a boot or traffic connection is refused to the peer too from now on, or it would be back at once.
+// downAll: down is down until up, so the connection is refused to the peer too from now on, or it would be back at once.
 func (t turn) downAll(c *connection) {
 	c.operator, c.only, c.off = wantDown, nil, nil
-	if c.Start == policy.StartManual {
-		c.operator = configured
-	}
 	t.stop(c, "taken down")
 	t.claim(c)
 }
@@ -229,7 +228,7 @@ func (t turn) failed(c *connection, a *sa, why ike.Finish) {
 	if len(c.serving()) > 0 || c.attempting() {
 		return
 	}
-	c.trouble.ended(why)
+	c.trouble.ended(t.now, why)
 	if wasUp {
 		c.tries = 0
 	}

@@ -140,7 +140,7 @@ func (c *conn) unsettled(all [][]ike.Status) string {
 func (e *end) wish() string {
 	for _, s := range e.node.directory.Status() {
 		if s.Name == e.name() {
-			return fmt.Sprintf("%s (start %s) wants it %s, tries %d, next %v, last error %q", e.node.name, e.start, s.Wanted, s.Tries, s.NextTry.Sub(epoch), s.LastErr)
+			return fmt.Sprintf("%s (start %s) wants it %s, tries %d, next %v, last error %q", e.node.name, e.start, s.Wanted, s.Tries, s.NextTry.Sub(epoch), s.LastErr.Text)
 		}
 	}
 	return "not in the directory of " + e.node.name

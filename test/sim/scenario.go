@@ -208,9 +208,9 @@ func (w *world) raise(c *conn) {
 	for _, e := range c.ends {
 		boot := e.start == policy.StartBoot && e.canStart()
 		up := boot || e.start == policy.StartTraffic && e.canStart() || w.chance(0.5)
-		if up && e.canStart() {
+		if up && e.canStart() || e.closed() {
 			e.command(directory.Up{Connection: e.name()})
-			one = true
+			one = one || e.canStart()
 		}
 	}
 	for _, e := range c.ends {
@@ -225,6 +225,11 @@ func (w *world) lowerConn(c *conn) {
 	for _, e := range c.ends {
 		e.command(directory.Down{Connection: e.name()})
 	}
+}
+
+// closed: an operator took it down there, and the peer would be refused.
+func (e *end) closed() bool {
+	return slices.ContainsFunc(e.node.directory.Status(), func(s directory.ConnStatus) bool { return s.Name == e.name() && s.Closed })
 }
 
 // command is the operator's, by ikectl.
