@@ -98,7 +98,7 @@ func (sa *SA) birth(keys *suite.Keys, ours, theirs wire.SPI, initiator bool, ni,
 	}
 	next := &SA{
 		config: sa.config, initiator: initiator, conn: sa.conn, peer: sa.peer, path: sa.path, peerSPI: theirs,
-		phase: &established{}, nat: sa.nat, suite: keys.Suite, keys: keys, protect: protect,
+		phase: &established{}, nat: sa.nat, fragments: sa.fragments, suite: keys.Suite, keys: keys, protect: protect,
 		since: sa.now, up: sa.now, lastHeard: sa.lastHeard, lastSent: sa.lastSent, waits: make(map[Token]func(Event)), now: sa.now,
 	}
 	next.config.SPI = ours

@@ -153,7 +153,7 @@ func TestIKERekeyLateDelete(t *testing.T) {
 	previous := n.b.others[0]
 	c := n.b.sa.children[0]
 	h := previous.header(wire.Informational, false, uint32(previous.requests.next))
-	data, err := previous.seal(h, []wire.Payload{&wire.Delete{Protocol: wire.ProtoESP, SPIs: []uint32{c.spiIn}}})
+	data, err := previous.sealWhole(h, []wire.Payload{&wire.Delete{Protocol: wire.ProtoESP, SPIs: []uint32{c.spiIn}}})
 	if err != nil {
 		t.Fatal(err)
 	}

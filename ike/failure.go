@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"cygnet/ike/suite"
 	"cygnet/ike/wire"
@@ -15,14 +14,16 @@ import (
 // This file holds the texts of failures that the peer reports or causes: what a person reads at 3 a.m.
 
 // noAnswer: a request was sent as often as it should.
-func noAnswer(sa *SA, name string, sent int, after time.Duration) *Refusal {
+func noAnswer(sa *SA, name string) *Refusal {
+	sent, after := sa.requests.sent, sa.now.Sub(sa.requests.first)
 	r := &Refusal{Stage: name, Code: CodeNoAnswer, Why: fmt.Sprintf("no answer from %v to %d %s in %s", sa.path.Remote, sent, name, duration(after))}
 	switch sa.phase.name() {
 	case phaseOpening:
 		r.Why += ": is UDP 500 and 4500 open on the path, and IKE running there?"
 		r.Hint = where(sa.conn, "remote.address", "remote") + " must be the peer's address as seen from here"
 	case phaseAuthenticating:
-		r.Why += fmt.Sprintf(": it answered IKE_SA_INIT, so is UDP %d open on the path?", sa.path.Remote.Port())
+		r.Why += ": it answered IKE_SA_INIT, but what follows is lost on the path: " + sa.authLost()
+		r.Hint = sa.authLostHint()
 		if sa.requests.disowned {
 			r.Why = fmt.Sprintf("%v, or someone in its name, says that it does not know this IKE SA: it has restarted in the middle of the set-up", sa.path.Remote)
 		}

@@ -210,7 +210,7 @@ func TestTrap_7296_38_SKEYSEED(t *testing.T) {
 // policyWords reads proposals as a configuration has them.
 func policyWords(ike string) ([]wire.Proposal, error) {
 	text := strings.Replace(gwA, "aes256gcm16-prfsha256-ecp256", ike, 1)
-	s, problems := policy.Parse([]policy.Source{{Name: "x.toml", Data: []byte(text)}}, func(string) (alg.Secret, error) { return alg.NewSecret([]byte(pskText)), nil })
+	s, problems := policy.Parse([]policy.Source{{Name: "x.toml", Data: []byte(text)}}, policy.Files{Secret: func(string) (alg.Secret, error) { return alg.NewSecret([]byte(pskText)), nil }})
 	if s == nil {
 		return nil, fmt.Errorf("%v", problems)
 	}
@@ -314,7 +314,7 @@ func TestTrap_7296_54_AlreadyRekeyed(t *testing.T) {
 	previous := n.b.others[0]
 	ps, _ := n.b.rekeyOffer(5)
 	h := previous.header(wire.CreateChildSA, false, uint32(previous.requests.next))
-	data, err := previous.seal(h, ps)
+	data, err := previous.sealWhole(h, ps)
 	if err != nil {
 		t.Fatal(err)
 	}

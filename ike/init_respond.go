@@ -129,6 +129,10 @@ func (sa *SA) respondInit(m *message, candidates []*policy.Connection, chosen wi
 	if supported {
 		ps = append(ps, natPayloads(h.SPIi, h.SPIr, m.path, sa.nat.faked)...)
 	}
+	takes := func(c *policy.Connection) bool { return !c.Fragments.Off }
+	if announced(m.payloads) && slices.ContainsFunc(candidates, takes) {
+		ps, sa.fragments.agreed = announces(ps), true
+	}
 	data, err := (&wire.Message{Header: h, Payloads: ps}).Encode()
 	if err == nil {
 		err = sa.derive(wanted, k.shared, ni, nr)

@@ -132,5 +132,9 @@ func (sa *SA) repeated(x exchange) {
 	if sa.phase.name() == phaseClosing {
 		code = CodePhase
 	}
-	sa.report(Report{Code: code, Text: fmt.Sprintf("no answer to %s, sent again (%d of %d)", x.name(), sa.requests.sent, sa.requests.plan.tries)})
+	text := fmt.Sprintf("no answer to %s, sent again (%d of %d)", x.name(), sa.requests.sent, sa.requests.plan.tries)
+	if n := len(sa.requests.message.datagrams); n > 1 {
+		text += fmt.Sprintf(" in %d fragments of at most %d octets", n, sa.datagramSize())
+	}
+	sa.report(Report{Code: code, Text: text})
 }

@@ -63,7 +63,7 @@ func (sa *SA) onResponse(p Packet, m *wire.Message) {
 	if !sa.requests.answers(m.Header) {
 		return // late, repeated or forged (RFC 7296 section 2.1)
 	}
-	plain, first, ok := sa.open(p.Data, m)
+	c, ok := sa.reveal(&sa.requests.parts, p, m)
 	if !ok {
 		sa.disowned(p, m)
 		return
@@ -71,7 +71,7 @@ func (sa *SA) onResponse(p Packet, m *wire.Message) {
 	sa.heard(p.Path)
 	x := sa.requests.current
 	sa.requests.answered()
-	msg, r := sa.check(p, m.Header, first, plain)
+	msg, r := sa.check(p, m.Header, c)
 	if r != nil {
 		x.onFailure(sa, r)
 		return
@@ -81,20 +81,23 @@ func (sa *SA) onResponse(p Packet, m *wire.Message) {
 
 // onRequest handles a protected request: inside the window, authentic, well formed.
 func (sa *SA) onRequest(p Packet, m *wire.Message) {
-	if sa.responses.repeated(m.Header, p.Data) {
-		sa.send(p.Path, sa.responses.answer)
+	if sa.responses.answeredLast(m.Header) {
+		sa.onRepeat(p, m)
 		return
 	}
 	if !sa.responses.fresh(m.Header) || !sa.expects(m.Exchange) {
 		return // RFC 7296 section 2.3: neither processed nor answered
 	}
-	plain, first, ok := sa.open(p.Data, m)
+	c, ok := sa.reveal(&sa.responses.parts, p, m)
 	if !ok {
 		return
 	}
 	sa.heard(p.Path)
-	sa.responses.take(m.Header, p.Path, p.Data)
-	msg, r := sa.check(p, m.Header, first, plain)
+	sa.responses.take(m.Header, p.Path, c.digest)
+	if c.largest > 0 {
+		sa.heedSize(c.largest)
+	}
+	msg, r := sa.check(p, m.Header, c)
 	if r != nil {
 		sa.refuse(r)
 		return
@@ -138,8 +141,8 @@ func (sa *SA) open(data []byte, m *wire.Message) (plain []byte, first wire.Paylo
 }
 
 // check decodes the plaintext and applies the rules. First comes what makes the whole message void (RFC 7296 sections 2.5, 2.21.2).
-func (sa *SA) check(p Packet, h wire.Header, first wire.PayloadType, plain []byte) (*message, *Refusal) {
-	ps, err := wire.ParsePayloads(first, plain)
+func (sa *SA) check(p Packet, h wire.Header, c content) (*message, *Refusal) {
+	ps, err := wire.ParsePayloads(c.first, c.plain)
 	if err != nil {
 		return nil, invalidSyntax(stage(h.Exchange), "%v", err)
 	}
@@ -179,40 +182,30 @@ func (sa *SA) header(t wire.ExchangeType, response bool, id uint32) wire.Header 
 	return h
 }
 
-// seal protects payloads.
-func (sa *SA) seal(h wire.Header, ps []wire.Payload) ([]byte, error) {
-	first, plain, err := wire.AppendPayloads(nil, ps)
-	if err != nil {
-		return nil, err
-	}
-	defer clear(plain)
-	return sa.protect.Seal(h, first, plain, sa.config.Rand)
-}
-
 // request sends a protected request of the exchange that has the window.
 func (sa *SA) request(t wire.ExchangeType, plan schedule, ps ...wire.Payload) {
 	h := sa.header(t, false, uint32(sa.requests.next))
-	data, err := sa.seal(h, ps)
+	m, err := sa.seal(h, ps)
 	if err != nil {
 		sa.fail(&Refusal{Code: CodeInternal, Stage: stage(t), Why: fmt.Sprintf("cannot build the %s request: %v", stage(t), err)})
 		return
 	}
-	sa.requests.launch(sa.now, h, data, plan)
-	sa.send(sa.path, data)
+	sa.requests.launch(sa.now, m, plan)
+	sa.transmit(sa.path, m)
 }
 
 // respond answers the peer's request that is being worked on.
 func (sa *SA) respond(ps ...wire.Payload) {
 	r := &sa.responses
 	h := sa.header(r.header.Exchange, true, r.header.MessageID)
-	data, err := sa.seal(h, ps)
+	m, err := sa.seal(h, ps)
 	if err != nil {
 		sa.fail(&Refusal{Code: CodeInternal, Stage: stage(h.Exchange), Why: fmt.Sprintf("cannot build the %s response: %v", stage(h.Exchange), err)})
 		return
 	}
 	path := r.path
-	r.give(data)
-	sa.send(path, data)
+	r.give(m)
+	sa.transmit(path, m)
 }
 
 // refuse answers the peer's request with an error. INVALID_SYNTAX, and any failure before the peer is known, ends the IKE SA without

@@ -40,7 +40,10 @@ func (n *network) tamper(change func(o *opened) bool) {
 		if receiver.protect == nil {
 			return []datagram{d}
 		}
-		sk := m.Payloads[len(m.Payloads)-1].(*wire.SK)
+		sk, ok := m.Payloads[len(m.Payloads)-1].(*wire.SK)
+		if !ok {
+			return []datagram{d}
+		}
 		plain, err := receiver.protect.Open(d.data, sk)
 		if err != nil {
 			return []datagram{d}
@@ -49,7 +52,7 @@ func (n *network) tamper(change func(o *opened) bool) {
 			n.t.Fatal(err)
 		}
 		if change(o) && sender.protect != nil {
-			if d.data, err = sender.seal(o.Header, o.ps); err != nil {
+			if d.data, err = sender.sealWhole(o.Header, o.ps); err != nil {
 				n.t.Fatal(err)
 			}
 		}
@@ -66,10 +69,19 @@ func encode(t testing.TB, m *wire.Message) []byte {
 	return b
 }
 
+// sealWhole makes one datagram of a message, however large.
+func (sa *SA) sealWhole(h wire.Header, ps []wire.Payload) ([]byte, error) {
+	first, plain, err := wire.AppendPayloads(nil, ps)
+	if err != nil {
+		return nil, err
+	}
+	return sa.protect.Seal(h, first, plain, sa.config.Rand)
+}
+
 // seal protects payloads with the host's keys.
 func (h *host) seal(hdr wire.Header, ps []wire.Payload) []byte {
 	h.t.Helper()
-	data, err := h.sa.seal(hdr, ps)
+	data, err := h.sa.sealWhole(hdr, ps)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package ike
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -25,14 +26,14 @@ func (n *network) refuseRekeys(kind wire.NotifyType) (times *[]Time) {
 		sa := n.rewire(d.to.Addr()).sa
 		if uint64(m.MessageID) == sa.responses.next {
 			*times = append(*times, n.now)
-			data, err := sa.seal(sa.header(wire.CreateChildSA, true, m.MessageID), []wire.Payload{wire.NewNotify(kind, nil)})
+			answer, err := sa.seal(sa.header(wire.CreateChildSA, true, m.MessageID), []wire.Payload{wire.NewNotify(kind, nil)})
 			if err != nil {
 				n.t.Fatal(err)
 			}
-			sa.responses.take(m, Path{}, d.data)
-			sa.responses.give(data)
+			sa.responses.take(m, Path{}, sha256.Sum256(d.data))
+			sa.responses.give(answer)
 		}
-		return []datagram{{d.to, d.from, sa.responses.answer}}
+		return []datagram{{d.to, d.from, sa.responses.answer.datagrams[0]}}
 	}
 	return times
 }

@@ -20,11 +20,12 @@ type SA struct {
 	path      Path
 	peerSPI   wire.SPI
 
-	phase   phase
-	nat     nat
-	suite   suite.IKE
-	keys    *suite.Keys
-	protect *suite.Protector
+	phase     phase
+	nat       nat
+	fragments fragmentation
+	suite     suite.IKE
+	keys      *suite.Keys
+	protect   *suite.Protector
 
 	requests  requests
 	responses responses
@@ -152,7 +153,7 @@ func (sa *SA) done(x exchange) {
 	if sa.requests.current == x {
 		wipe(x)
 		sa.requests.current = nil
-		sa.requests.data = nil
+		sa.requests.forget()
 		sa.early = nil
 	}
 }
@@ -354,6 +355,9 @@ func (sa *SA) wipe() {
 		sa.keys.Wipe()
 	}
 	sa.keys, sa.protect = nil, nil
+	sa.requests.forget()
+	sa.responses.answer.wipe()
+	sa.responses.parts.drop()
 	sa.requests, sa.responses = requests{}, responses{}
 	sa.queue, sa.postponed, sa.children, sa.fading = nil, nil, nil, nil
 	clear(sa.waits)

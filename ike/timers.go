@@ -41,6 +41,7 @@ func (sa *SA) Deadline() (Time, bool) {
 	var e earliest
 	e.add(sa.phase.deadline())
 	e.add(sa.requests.due, sa.requests.waiting())
+	e.add(sa.reassemblyDue())
 	e.add(sa.initDue())
 	e.add(sa.keepaliveDue())
 	e.add(sa.livenessDue())
@@ -59,7 +60,7 @@ func (sa *SA) Deadline() (Time, bool) {
 
 // onWake does what is due. Each step may end the machine.
 func (sa *SA) onWake() {
-	for _, step := range []func(){sa.wakePhase, sa.wakeInit, sa.wakeRequest, sa.wakeContact, sa.wakeChildren, sa.wakeBehind, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.wakeLiveness, sa.wakeKeepalive} {
+	for _, step := range []func(){sa.wakePhase, sa.wakeReassembly, sa.wakeInit, sa.wakeRequest, sa.wakeContact, sa.wakeChildren, sa.wakeBehind, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.wakeLiveness, sa.wakeKeepalive} {
 		if step(); sa.finished {
 			return
 		}
@@ -74,20 +75,22 @@ func (sa *SA) wakePhase() {
 	}
 }
 
-// wakeRequest sends the request on the wire again, bit for bit (RFC 7296 section 2.1), or gives up.
+// wakeRequest sends the request on the wire again, bit for bit (RFC 7296 section 2.1) or in smaller fragments, or gives up.
 func (sa *SA) wakeRequest() {
 	r := &sa.requests
 	if !sa.due(r.due, r.waiting()) {
 		return
 	}
-	if r.repeat(sa.now) {
-		sa.send(sa.path, r.data)
+	if sa.probeSmaller() || r.repeat(sa.now) {
+		sa.transmit(sa.path, r.message)
 		sa.repeated(r.current)
 		return
 	}
-	x, sent, first := r.current, r.sent, r.first
-	r.data, r.lost = nil, r.header.Exchange != wire.IKESAInit
-	x.onFailure(sa, noAnswer(sa, x.name(), sent, sa.now.Sub(first)))
+	x := r.current
+	refusal := noAnswer(sa, x.name())
+	r.lost = r.header.Exchange != wire.IKESAInit
+	r.forget()
+	x.onFailure(sa, refusal)
 }
 
 func (sa *SA) wakePostponed() {

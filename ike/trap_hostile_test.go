@@ -116,7 +116,7 @@ func TestCVE_2014_9221_EveryGroup(t *testing.T) {
 
 // TestCVE_2013_6076_Fragment: a fragment, whole by itself or with nothing before it, is not taken as long as fragmentation is not agreed.
 func TestCVE_2013_6076_Fragment(t *testing.T) {
-	n := newPair(t, setup{})
+	n := newPair(t, setup{b: keyed(gwB, `fragmentation = "no"`)})
 	n.up()
 	first, plain, err := wire.AppendPayloads(nil, []wire.Payload{&wire.Delete{Protocol: wire.ProtoIKE}})
 	if err != nil {

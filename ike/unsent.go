@@ -11,10 +11,14 @@ const (
 	SendRefused  SendFault = iota // by a firewall, by a full queue: it may pass
 	SendNoSource                  // the source address is none of the host's
 	SendNoRoute
+	SendTooLarge // the path does not take so large a datagram
 )
 
 // onSendFailed: as long as nothing was heard of the peer, an attempt that cannot succeed ends at once. Later a loss is a loss, whoever causes it.
 func (sa *SA) onSendFailed(e SendFailed) {
+	if e.Fault == SendTooLarge && sa.tooLarge() {
+		return
+	}
 	x, ok := sa.requests.current.(*initExchange)
 	if !ok || x.busy || x.refusal != nil || e.Path != sa.path || !sa.requests.waiting() {
 		return
@@ -34,6 +38,6 @@ func (sa *SA) onSendFailed(e SendFailed) {
 		sa.report(Report{Code: CodeSent, Text: fmt.Sprintf("not sent: %v", e.Err), Hint: "does a firewall of this host forbid it?"})
 		return
 	}
-	sa.requests.data = nil
+	sa.requests.forget()
 	x.onFailure(sa, r)
 }

@@ -40,22 +40,24 @@ type requests struct {
 	current exchange // nil: the window is free
 	lost    bool     // the request with ID next was sent and never answered: no other can follow (RFC 7296 section 2.3)
 	// While a request waits for its answer:
-	data     []byte // as it was sent; nil before sending and after the answer
+	message  *outgoing // nil before sending and after the answer
 	header   wire.Header
-	sent     int  // how often
-	first    Time // when first
-	due      Time // when again, or when given up
+	parts    reassembly // of the answer
+	sent     int        // how often
+	first    Time       // when first
+	due      Time       // when again, or when given up
 	interval time.Duration
 	plan     schedule
 	disowned bool // an unprotected INVALID_IKE_SPI came for it
 }
 
 // waiting reports whether a request is on the wire without an answer.
-func (r *requests) waiting() bool { return r.data != nil }
+func (r *requests) waiting() bool { return r.message != nil }
 
 // launch notes a request that is being sent for the first time.
-func (r *requests) launch(now Time, h wire.Header, data []byte, plan schedule) {
-	r.header, r.data, r.plan = h, data, plan
+func (r *requests) launch(now Time, m *outgoing, plan schedule) {
+	r.forget()
+	r.header, r.message, r.plan = m.header, m, plan
 	r.sent, r.first, r.interval, r.disowned = 1, now, plan.first, false
 	r.due = now.Add(plan.first)
 }
@@ -71,6 +73,21 @@ func (r *requests) repeat(now Time) bool {
 	return true
 }
 
+// restart: the request is sent again in another form, and its timers start over.
+func (r *requests) restart(now Time) {
+	r.plan.tries += r.sent
+	r.sent++
+	r.interval = r.plan.first
+	r.due = now.Add(r.interval)
+}
+
+// forget: no request is on the wire any more.
+func (r *requests) forget() {
+	r.message.wipe()
+	r.message = nil
+	r.parts.drop()
+}
+
 // answers reports whether a response with this header belongs to the request on the wire. Others are late, repeated or forged.
 func (r *requests) answers(h wire.Header) bool {
 	return r.waiting() && h.MessageID == r.header.MessageID && h.Exchange == r.header.Exchange
@@ -78,7 +95,7 @@ func (r *requests) answers(h wire.Header) bool {
 
 // answered closes the window's slot: the message ID is used.
 func (r *requests) answered() {
-	r.data = nil
+	r.forget()
 	r.next++
 }
 
@@ -87,29 +104,33 @@ func (r *requests) exhausted() bool { return r.next > math.MaxUint32 }
 
 // responses is the window of the peer's requests, of size 1. The answer is kept for repeats until the next request comes.
 type responses struct {
-	next   uint64 // message ID that the peer's next request has
-	busy   bool   // the request with ID next is being worked on
-	header wire.Header
-	path   Path     // where its answer goes: RFC 7296 section 2.11, the source of the request
-	digest [32]byte // of the request
-	answer []byte   // to the request with ID next-1; nil when there is none
+	next    uint64 // message ID that the peer's next request has
+	busy    bool   // the request with ID next is being worked on
+	header  wire.Header
+	path    Path              // where its answer goes: RFC 7296 section 2.11, the source of the request
+	digest  [sha256.Size]byte // by which a repeat of the request is known
+	answer  *outgoing         // to the request with ID next-1; nil when there is none
+	repeats int               // how often the last request was repeated
+	parts   reassembly        // of the request with ID next
 }
 
-// repeated reports whether data is, bit for bit, the request that was answered last (RFC 7296 section 2.1).
-func (r *responses) repeated(h wire.Header, data []byte) bool {
-	return !r.busy && r.answer != nil && uint64(h.MessageID)+1 == r.next && sha256.Sum256(data) == r.digest
+// answeredLast reports whether a request has the message ID of the one that was answered last.
+func (r *responses) answeredLast(h wire.Header) bool {
+	return !r.busy && r.answer != nil && uint64(h.MessageID)+1 == r.next
 }
 
 // fresh reports whether a request with this header may be worked on.
 func (r *responses) fresh(h wire.Header) bool { return !r.busy && uint64(h.MessageID) == r.next }
 
 // take notes the request that is being worked on.
-func (r *responses) take(h wire.Header, path Path, data []byte) {
-	r.busy, r.header, r.path, r.digest, r.answer = true, h, path, sha256.Sum256(data), nil
+func (r *responses) take(h wire.Header, path Path, digest [sha256.Size]byte) {
+	r.answer.wipe()
+	r.parts.drop()
+	r.busy, r.header, r.path, r.digest, r.answer, r.repeats = true, h, path, digest, nil, 0
 }
 
 // give stores the answer.
-func (r *responses) give(data []byte) {
-	r.busy, r.answer = false, data
+func (r *responses) give(m *outgoing) {
+	r.busy, r.answer = false, m
 	r.next++
 }
