@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"cygnet/policy"
 	"cygnet/policy/load"
+	"cygnet/xfrm/doctor"
 )
 
 // checked is the answer as JSON.
@@ -27,6 +29,7 @@ type problem struct {
 }
 
 func setupCheck(c *command) func(context.Context) error {
+	host := c.flags.Bool("host", false, "look also whether this host fits it, as is done for "+load.DefaultDir)
 	return func(context.Context) error {
 		dir := load.DefaultDir
 		if len(c.args) > 0 {
@@ -36,6 +39,9 @@ func setupCheck(c *command) func(context.Context) error {
 			}
 		}
 		snap, problems := load.Dir(dir)
+		if snap != nil && (*host || filepath.Clean(dir) == load.DefaultDir) {
+			problems = append(problems, doctor.Check(doctor.This(), snap)...)
+		}
 		if c.json {
 			return c.checkJSON(dir, snap, problems)
 		}

@@ -98,7 +98,7 @@ func exampleStatus() *control.Status {
 				IKE: []control.IKESA{{SPIi: "0123456789abcdef", SPIr: "0000000000000000", Phase: "opening", Initiator: true, Local: "192.0.2.1:500", Remote: "203.0.113.9:500",
 					LocalID: "gw-a.example", RemoteID: "gw-c.example", NAT: "none", Seconds: 4, Sent: 3, Tries: 6}}},
 			{Name: "site-d", State: "up", Wanted: "down", Start: "manual", Missing: []string{"voice", "video"},
-				Refused: []control.RefusedCaller{{Seconds: 120, Text: "203.0.113.5:500 does not prove gw-d.example"}},
+				Refused:      []control.RefusedCaller{{Seconds: 120, Text: "203.0.113.5:500 does not prove gw-d.example"}},
 				NotUp:        []control.ChildDown{{Name: "voice", LastErr: "the peer does not accept our selectors", ErrAge: 12, NextTry: "in 9s"}},
 				RefusedChild: []control.RefusedCaller{{Seconds: 30, Text: "the peer wants 10.9.0.0/16"}},
 				IKE: []control.IKESA{{SPIi: "0123456789abcdef", SPIr: "fedcba9876543210", Phase: "established", Local: "192.0.2.1:4500", Remote: "203.0.113.5:4500",
@@ -398,6 +398,18 @@ func TestCheckBad(t *testing.T) {
 	}
 	if strings.Contains(out, "4711") {
 		t.Error("the secret is in the output")
+	}
+}
+
+// TestCheckHost: a folder is looked at alone, or with the host.
+func TestCheckHost(t *testing.T) {
+	dir := configDir(t, strings.Replace(goodConfig, "192.0.2.1", "203.0.113.254", 1))
+	const want = "conn.d/site-b.toml:2: warning: connection site-b sends from 203.0.113.254, which is no address of this host now\n    hint: write an address of this host"
+	if out, _, exit := ikectl(context.Background(), "check", dir); exit != 0 || strings.Contains(out, "warning") {
+		t.Errorf("exit %d, out\n%s", exit, out)
+	}
+	if out, _, exit := ikectl(context.Background(), "check", "--host", dir); exit != 0 || !strings.Contains(out, want) || !strings.Contains(out, ": OK, 1 connection, ") {
+		t.Errorf("exit %d, out\n%s", exit, out)
 	}
 }
 

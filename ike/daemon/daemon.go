@@ -23,6 +23,7 @@ import (
 	"cygnet/policy"
 	"cygnet/policy/load"
 	"cygnet/xfrm"
+	"cygnet/xfrm/doctor"
 )
 
 // Config of a daemon.
@@ -43,6 +44,7 @@ type Daemon struct {
 	config   Config
 	log      *logrus.Logger
 	choose   chooser
+	host     doctor.Host
 	snapshot atomic.Pointer[policy.Snapshot]
 	running  policy.Daemon // the [daemon] table that was in force at the start
 	reload   sync.Mutex
@@ -81,7 +83,7 @@ func New(c Config) (*Daemon, []policy.Problem) {
 		c.Socket = control.DefaultSocket
 	}
 	d := &Daemon{
-		config: c, log: c.Log, choose: choose, running: snap.Daemon, hub: newHub(), quiet: quietAfter,
+		config: c, log: c.Log, choose: choose, host: doctor.This(), running: snap.Daemon, hub: newHub(), quiet: quietAfter,
 		stopping: make(chan struct{}), quit: make(chan struct{}), planeQuit: make(chan struct{}),
 	}
 	d.snapshot.Store(snap)
@@ -125,6 +127,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.log.Warn(note)
 	}
 	dp.send(d.transport)
+	for _, p := range doctor.Check(d.host, snap) {
+		d.logProblem(p)
+	}
 	d.start()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve() }()

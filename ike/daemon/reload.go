@@ -12,6 +12,7 @@ import (
 	"cygnet/ike/shard"
 	"cygnet/policy"
 	"cygnet/policy/load"
+	"cygnet/xfrm/doctor"
 )
 
 // Reload reads the configuration again and puts it in force. With an error in it nothing changes. It returns when the new policies stand.
@@ -25,6 +26,9 @@ func (d *Daemon) reloadAll() (summary string, changes []directory.Change, proble
 	d.reload.Lock()
 	defer d.reload.Unlock()
 	snap, problems := load.Dir(d.config.ConfigDir)
+	if snap != nil {
+		problems = append(problems, doctor.Check(d.host, snap)...)
+	}
 	for _, p := range problems {
 		d.logProblem(p)
 	}

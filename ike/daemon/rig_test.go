@@ -19,6 +19,7 @@ import (
 	"cygnet/ike/control"
 	"cygnet/ike/transport"
 	"cygnet/xfrm"
+	"cygnet/xfrm/doctor"
 	"cygnet/xfrm/xfrmfake"
 )
 
@@ -129,6 +130,7 @@ func launch(t *testing.T, s side, plane *xfrmfake.Driver, tune ...func(*Daemon))
 			sweep: func(context.Context) error { return nil }, close: plane.Close,
 		}, nil
 	}
+	d.host = doctor.Host{Has: func(netip.Addr) bool { return true }, Forwards: func(bool) bool { return true }}
 	for _, f := range tune {
 		f(d)
 	}

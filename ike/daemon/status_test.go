@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -180,7 +181,9 @@ func TestErrorsAge(t *testing.T) {
 	if _, f := a.up("b"); f == nil {
 		t.Fatal("up with a wrong PSK")
 	}
-	a.await("the error", func(c control.Connection) bool { return strings.Contains(c.LastErr, "AUTHENTICATION_FAILED") && c.ErrAge > 0 })
+	a.await("the error", func(c control.Connection) bool {
+		return strings.Contains(c.LastErr, "AUTHENTICATION_FAILED") && c.ErrAge > 0
+	})
 	b.stop()
 	ctx, cancel := context.WithTimeout(deadline(t), 2*time.Second)
 	defer cancel()
@@ -189,6 +192,22 @@ func TestErrorsAge(t *testing.T) {
 		return c.LastErr == "" && c.ErrAge == 0 && len(c.IKE) == 1 && c.IKE[0].Sent > 0 && c.IKE[0].Tries == 6
 	})
 	a.down("b")
+}
+
+// TestHostIsLookedAt: what the host lacks for the configuration is in the log from the start, and told by reload.
+func TestHostIsLookedAt(t *testing.T) {
+	sa, _ := pair(t)
+	a := launch(t, sa, xfrmfake.New(), func(d *Daemon) {
+		d.host.Has = func(netip.Addr) bool { return false }
+		d.host.Addresses = func() []netip.Addr { return nil }
+		d.host.Forwards = func(bool) bool { return false }
+	})
+	text, f := a.reload()
+	for _, want := range []string{"conn.d/b.toml:2: connection b sends from 127.0.0.1, which is no address of this host", "conn.d/b.toml:8: this host forwards no IPv4 packets"} {
+		if f != nil || !strings.Contains(text, want) || strings.Count(a.log.String(), want) != 2 {
+			t.Errorf("%v: reload says\n%s, not %q; the log:\n%s", f, text, want, a.log)
+		}
+	}
 }
 
 // TestUpAsksQuietPeer: up of what is up already asks a peer of which nothing was heard.
