@@ -20,12 +20,11 @@ type SA struct {
 	path      Path
 	peerSPI   wire.SPI
 
-	phase     phase
-	nat       nat
-	fragments fragmentation
-	suite     suite.IKE
-	keys      *suite.Keys
-	protect   *suite.Protector
+	phase   phase
+	nat     nat
+	suite   suite.IKE
+	keys    *suite.Keys
+	protect *suite.Protector
 
 	requests  requests
 	responses responses
@@ -153,7 +152,7 @@ func (sa *SA) done(x exchange) {
 	if sa.requests.current == x {
 		wipe(x)
 		sa.requests.current = nil
-		sa.requests.forget()
+		sa.requests.data = nil
 		sa.early = nil
 	}
 }
@@ -322,6 +321,7 @@ func (sa *SA) finish(code Code, why string, retry bool) {
 		return
 	}
 	sa.disown(why, !retry)
+	sa.endYield()
 	for _, c := range sa.children {
 		if c.up {
 			sa.report(Report{Child: c.config.Name, Code: CodeChildDown, Text: "down: " + why})
@@ -355,9 +355,6 @@ func (sa *SA) wipe() {
 		sa.keys.Wipe()
 	}
 	sa.keys, sa.protect = nil, nil
-	sa.requests.forget()
-	sa.responses.answer.wipe()
-	sa.responses.parts.drop()
 	sa.requests, sa.responses = requests{}, responses{}
 	sa.queue, sa.postponed, sa.children, sa.fading = nil, nil, nil, nil
 	clear(sa.waits)
