@@ -70,6 +70,18 @@ func (c *CygnetEnd) Shown() (s Shown, err error) {
 	return s.sorted(), nil
 }
 
+// Any reports whether one of some Child SAs is among those shown.
+func (s Shown) Any(children []string) bool {
+	return slices.ContainsFunc(children, func(c string) bool { return slices.Contains(s.Children, c) })
+}
+
+// Wanted reports whether cygnet will raise the connection by itself when it is down.
+func (c *CygnetEnd) Wanted() (bool, error) {
+	var st control.Status
+	err := c.Status(&st)
+	return len(st.Connections) > 0 && st.Connections[0].Wanted == "up", err
+}
+
 func (s Shown) sorted() Shown {
 	slices.Sort(s.IKE)
 	slices.Sort(s.Children)

@@ -1,0 +1,243 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"cygnet/ike/wire"
+	"cygnet/test/rig"
+)
+
+// rounds is how often a row does what it is about: wanted times, or as often as the environment says by ROUNDS. Where CI is set it is a quarter of wanted, for the sake of time.
+func rounds(t *testing.T, wanted int) int {
+	t.Helper()
+	if s := os.Getenv("ROUNDS"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			t.Fatalf("ROUNDS=%q, wanted a number of rounds", s)
+		}
+		return n
+	}
+	if os.Getenv("CI") != "" {
+		return wanted / 4
+	}
+	return wanted
+}
+
+// collision is what both ends do at the same moment to a tunnel that is up.
+type collision struct {
+	subject   string
+	own, peer func(rig.Told) error
+	ownSends  wire.ExchangeType // the request that each begins with
+	peerSends wire.ExchangeType
+	ends      bool // the tunnel may be down afterwards
+	slow      bool // each refuses the other's for a while: a quarter of the rounds
+}
+
+// What an end does, as methods.
+var (
+	rekeyChild  = rig.Told.Rekey
+	rekeyIKE    = rig.Told.RekeyIKE
+	deleteChild = rig.Told.DeleteChild
+	deleteIKE   = rig.Told.DeleteIKE
+)
+
+// collisions: RFC 7296 sections 2.8.1, 2.8.2, 2.25.1 and 2.25.2 say what comes of them.
+var collisions = []collision{
+	{"child rekey x child rekey", rekeyChild, rekeyChild, wire.CreateChildSA, wire.CreateChildSA, false, false},
+	{"IKE rekey x IKE rekey", rekeyIKE, rekeyIKE, wire.CreateChildSA, wire.CreateChildSA, false, false},
+	{"IKE rekey x child rekey", rekeyIKE, rekeyChild, wire.CreateChildSA, wire.CreateChildSA, false, true},
+	{"child rekey x IKE rekey", rekeyChild, rekeyIKE, wire.CreateChildSA, wire.CreateChildSA, false, true},
+	{"child rekey x child delete", rekeyChild, deleteChild, wire.CreateChildSA, wire.Informational, true, false},
+	{"child delete x child rekey", deleteChild, rekeyChild, wire.Informational, wire.CreateChildSA, true, false},
+	{"IKE rekey x IKE delete", rekeyIKE, deleteIKE, wire.CreateChildSA, wire.Informational, true, false},
+	{"IKE delete x IKE rekey", deleteIKE, rekeyIKE, wire.Informational, wire.CreateChildSA, true, false},
+}
+
+// party is a real peer in a row: how it is started at a site.
+type party struct {
+	name  string
+	start func(s *stage, at rig.Site, x rig.Tunnel, plane string) rig.Told
+}
+
+var swanParty = party{"strongSwan", func(s *stage, at rig.Site, x rig.Tunnel, plane string) rig.Told {
+	x.SwanDaemon += "delete_rekeyed_delay = 1\n" // it shows what has been replaced for so many seconds
+	return s.swan(at, x, plane)
+}}
+
+// TestUserspaceCollision: cygnet and strongSwan do two things to one tunnel at once, 20 times (ROUNDS in the environment says otherwise, CI makes it 5). A ferry keeps the
+// IKE messages on the WAN until both requests are under way, so that a round is none unless they have really crossed. After each round both ends show one IKE SA and one pair
+// of SAs, the same ones, and nothing else; where nobody has deleted anything, no packet of a flood through the tunnel is lost.
+func TestUserspaceCollision(t *testing.T) {
+	need(t, "root", root())
+	need(t, "peers", rig.HaveSwan())
+	collisionRows(t, swanParty, "userspace")
+}
+
+// TestKernelCollision is the same on the kernel's ESP, whose SAs are counted too.
+func TestKernelCollision(t *testing.T) {
+	need(t, "kernel-esp", kernelESP())
+	need(t, "peers", rig.HaveSwan())
+	collisionRows(t, swanParty, "kernel")
+}
+
+// collisionRows runs each collision, cygnet being the initiator of every second row.
+func collisionRows(t *testing.T, p party, plane string) {
+	n := rounds(t, 20)
+	for i, c := range collisions {
+		initiate, n := i%2 == 0, n
+		if c.slow {
+			n = max(1, n/4)
+		}
+		line{peer: p.name + " " + plane, role: role(initiate), subject: c.subject, path: "IPv4"}.run(t, func(s *stage) string {
+			return collide(s, p, plane, c, initiate, n)
+		})
+	}
+}
+
+// crossing is a row's tunnel with the ferry.
+type crossing struct {
+	*stage
+	ferry     *rig.Ferry
+	own       *rig.CygnetEnd
+	peer      rig.Told
+	plane     string
+	initiator rig.End
+	ownAt     rig.Site
+	peerAt    rig.Site
+}
+
+// cross builds the networks, the ferry and both ends, with cygnet at A if it is the initiator.
+func cross(s *stage, p party, plane string, initiate bool, x rig.Tunnel) *crossing {
+	ferry, err := s.Ferry()
+	s.must(err)
+	c := &crossing{stage: s, ferry: ferry, plane: plane, ownAt: s.B, peerAt: s.A}
+	y := tunnelB(s.Topology, x)
+	if initiate {
+		c.ownAt, c.peerAt = s.A, s.B
+		x, y = y, x
+	}
+	c.peer = p.start(s, c.peerAt, x, plane)
+	c.own = s.own(c.ownAt, y, rig.CygnetOptions{Dataplane: plane})
+	c.initiator = c.peer
+	if initiate {
+		c.initiator = c.own
+	}
+	return c
+}
+
+// settled waits until both ends show one IKE SA and one pair of SAs, and in the kernels is nothing else.
+func (c *crossing) settled(within time.Duration) rig.Shown {
+	var own, peer rig.Shown
+	var err error
+	c.want(rig.Until(within, func() bool {
+		if own, err = c.own.Shown(); err != nil {
+			return false
+		}
+		if peer, err = c.peer.Shown(); err != nil {
+			return false
+		}
+		if err = rig.Same(own, peer); err != nil {
+			return false
+		}
+		for _, at := range []rig.Site{c.ownAt, c.peerAt} {
+			if list, e := rig.KernelSPIs(at.Gateway); c.plane == "kernel" && (e != nil || len(list) != 2) {
+				err = fmt.Errorf("the kernel of %s has %x (%v), both daemons have %s", at.Gateway, list, e, own)
+			}
+		}
+		return err == nil
+	}), "not settled within %s: %v", within, err)
+	return own
+}
+
+// both returns a function that has both ends act, and the channel of what comes of it.
+func (c *crossing) both(own, peer func(rig.Told) error) (begin func(), done chan error) {
+	done = make(chan error, 2)
+	return func() {
+		go func() { done <- own(c.own) }()
+		go func() { done <- peer(c.peer) }()
+	}, done
+}
+
+// collide is one row.
+func collide(s *stage, p party, plane string, what collision, initiate bool, n int) string {
+	x := tunnel(s.Topology, rig.GCM, false, false)
+	x.Cygnet = "liveness = { timeout = \"1s\" }\n" // the first repeat of a request
+	c := cross(s, p, plane, initiate, x)
+	defer c.ferry.Stop()
+	s.must(c.initiator.Up())
+	last := c.settled(patience)
+	stop, err := rig.Flood(s.A.Host, s.B.Host, s.B.Host4)
+	s.must(err)
+	crossed, downs := 0, 0
+	for i := range n {
+		begin, done := c.both(what.own, what.peer)
+		a, b, err := c.ferry.Cross(rig.Spoken{Src: c.ownAt.WAN4, Exchange: what.ownSends}, rig.Spoken{Src: c.peerAt.WAN4, Exchange: what.peerSends}, patience, begin)
+		s.must(err)
+		for range 2 {
+			if err := <-done; err != nil && !what.ends { // what is asked for may be impossible by then
+				s.must(fmt.Errorf("round %d: %w", i+1, err))
+			}
+		}
+		s.want(c.ferry.Crossed(a, b) && a.Header.SPIi == b.Header.SPIi, "round %d: %s and %s have not crossed", i+1, a, b)
+		crossed++
+		if what.ends {
+			downs += c.again(last)
+		}
+		now := c.settled(2 * patience)
+		s.want(!slices.Equal(now.Children, last.Children) || !slices.Equal(now.IKE, last.IKE), "round %d: nothing has become new: %v", i+1, now)
+		last = now
+	}
+	said, err := stop()
+	if !what.ends {
+		s.must(err)
+	}
+	s.must(c.initiator.Down())
+	s.must(rig.Gone(c.own))
+	s.must(rig.Gone(c.peer))
+	if what.ends {
+		return fmt.Sprintf("%d of %d crossed, %d times raised anew; %s", crossed, n, downs, said)
+	}
+	return fmt.Sprintf("%d of %d crossed, %s", crossed, n, said)
+}
+
+// again waits until nothing is left of what there was, in either daemon and, by settled, in either kernel, and raises the tunnel once more unless it came back by itself, or will. It
+// returns 1 if it had to.
+func (c *crossing) again(before rig.Shown) int {
+	var own, peer rig.Shown
+	var wanted bool
+	var err error
+	c.want(rig.Until(2*patience, func() bool {
+		if own, err = c.own.Shown(); err == nil {
+			peer, err = c.peer.Shown()
+		}
+		if err == nil {
+			wanted, err = c.own.Wanted()
+		}
+		if err != nil || own.Any(before.Children) || peer.Any(before.Mirror().Children) {
+			return false
+		}
+		return rig.Same(own, peer) == nil || wanted || len(own.Children)+len(peer.Children) == 0 && c.kernelsEmpty()
+	}), "after the Delete of %v: cygnet shows %v, the peer %v (%v)", before, own, peer, err)
+	if wanted || rig.Same(own, peer) == nil {
+		return 0
+	}
+	c.must(c.initiator.Up())
+	return 1
+}
+
+// kernelsEmpty: no SA is in either kernel.
+func (c *crossing) kernelsEmpty() bool {
+	for _, at := range []rig.Site{c.ownAt, c.peerAt} {
+		if list, err := rig.KernelSPIs(at.Gateway); err != nil || len(list) > 0 {
+			return false
+		}
+	}
+	return true
+}
