@@ -34,6 +34,10 @@ type Config struct {
 	DrawSPI func() wire.SPI
 	// InitialContact: no other IKE SA of this connection was tried since boot, so that INITIAL_CONTACT is true (RFC 7296 section 2.4).
 	InitialContact bool
+	// Wall is the time by which certificates are judged, Staple an OCSP response for our own certificate, or nil (RFC 4806). Jobs call them, and only
+	// jobs: they must be safe for concurrent use.
+	Wall   func() time.Time
+	Staple func(*auth.Credential) []byte
 }
 
 // Peers of a path: our address and port, the peer's.
@@ -101,6 +105,11 @@ type (
 		Err   error // *xfrm.OpError
 		ReqID uint32
 	}
+	// InquiryDone brings what was found of revocations; what could not be had is missing.
+	InquiryDone struct {
+		Token Token
+		Found auth.Revocations
+	}
 	UsageDone struct {
 		Token    Token
 		Inbound  uint64 // packets received on all children since the last answer
@@ -124,6 +133,7 @@ func (Mapping) event()     {}
 func (JobDone) event()     {}
 func (ResolveDone) event() {}
 func (SADBDone) event()    {}
+func (InquiryDone) event() {}
 func (UsageDone) event()   {}
 
 // Action is what the machine wants done.
@@ -167,6 +177,11 @@ type (
 		Local  netip.Addr // invalid: choose
 		Remote netip.Addr // invalid: use Name
 		Name   string
+	}
+	// Inquiry asks whether certificates are revoked, of those whom the certificates name. Their chain leads to a configured CA.
+	Inquiry struct {
+		Token   Token
+		Sources []auth.Source
 	}
 	// SADB applies a batch. The ledger knows the machine as its owner.
 	SADB struct {
@@ -221,6 +236,7 @@ func (Send) action()       {}
 func (Keepalive) action()  {}
 func (Job) action()        {}
 func (Resolve) action()    {}
+func (Inquiry) action()    {}
 func (SADB) action()       {}
 func (UsageQuery) action() {}
 func (Claim) action()      {}
@@ -238,11 +254,10 @@ type Status struct {
 	SPIi, SPIr          wire.SPI
 	Path                Path
 	LocalID, RemoteID   string
+	Proof               string // how the peer proved its identity: "PSK", or its certificate and the signature
 	Suite               string
 	NATLocal, NATRemote bool   // who is behind NAT, or pretends to be
 	NAT                 string // who surely is: "none", "local", "remote", "both"; "unknown": the peer is, or only asks for ESP in UDP
-	Fragmentation       string // RFC 7383: "none": not agreed; "agreed", "used"
-	FragmentSize        int    // octets of the largest IP datagram that this side makes of an IKE message; 0: any
 	Since               Time
 	LastHeard           Time // fresh authentic message of the peer, or packet on a child; zero: never
 	Sent, Tries         int  // how often the request that waits for an answer was sent, and how often it is at most; zero: none waits

@@ -9,7 +9,7 @@ import (
 	"cygnet/xfrm/alg"
 )
 
-// authExchange is the initiator's IKE_AUTH with a pre-shared key (RFC 7296 sections 1.2, 2.15). It carries the first child.
+// authExchange is the initiator's IKE_AUTH (RFC 7296 sections 1.2, 2.15, RFC 7427). It carries the first child.
 type authExchange struct {
 	children []string // the first goes with this exchange, the others follow
 	plan     *childPlan
@@ -25,18 +25,32 @@ func (x *authExchange) start(sa *SA) {
 		return
 	}
 	x.plan = plan
+	idi := sa.conn.Local.ID.Payload(false)
+	sa.prove(p, idi, func(mine proof, r *Refusal) {
+		switch {
+		case !sa.current(x):
+		case r != nil:
+			sa.fail(r)
+		case p.lowered != nil:
+			p.overdue(sa)
+		default:
+			sa.request(wire.IKEAuth, openingSchedule(), x.payloads(sa, idi, mine)...)
+		}
+	})
+}
+
+// payloads of the request, in the order of RFC 7296 appendix C.2.
+func (x *authExchange) payloads(sa *SA, idi *wire.ID, mine proof) []wire.Payload {
 	c := sa.conn
-	idi := c.Local.ID.Payload(false)
-	ps := []wire.Payload{idi}
+	ps := append([]wire.Payload{idi}, mine.certs...)
 	if sa.config.InitialContact {
 		ps = append(ps, wire.NewNotify(wire.NotifyInitialContact, nil))
 	}
+	ps = append(ps, certRequests(c)...)
 	if known(c.Remote.ID) {
 		ps = append(ps, c.Remote.ID.Payload(true))
 	}
-	mac := auth.SharedKeyMAC(sa.suite.PRF, c.PSK, p.initI, p.nr, sa.keys.Pi, idi.Body)
-	ps = append(ps, &wire.Auth{Method: wire.AuthSharedKey, Data: mac})
-	sa.request(wire.IKEAuth, openingSchedule(), append(ps, plan.payloads()...)...)
+	return append(append(ps, mine.auth), x.plan.payloads()...)
 }
 
 // known reports whether an identity is configured; otherwise any that proves itself will do.
@@ -49,13 +63,21 @@ func (x *authExchange) onResponse(sa *SA, m *message) {
 		return
 	}
 	p := sa.phase.(*authenticating)
-	peer, r := sa.verifyResponder(p, m)
-	if r != nil {
-		x.reject(sa, r)
-		return
-	}
+	sa.verifyResponder(p, m, func(peer auth.Identity, how string, r *Refusal) {
+		switch {
+		case !sa.current(x):
+		case r != nil:
+			x.reject(sa, r)
+		default:
+			x.accept(sa, p, m, peer, how)
+		}
+	})
+}
+
+// accept: the peer proved who it is.
+func (x *authExchange) accept(sa *SA, p *authenticating, m *message, peer auth.Identity, how string) {
 	sa.peer = peer
-	sa.establish()
+	sa.establish(how)
 	sa.heedAuthLifetime(m.payloads)
 	sa.out.Add(Claim{Connection: sa.conn.Name, Config: sa.conn, Peer: peer, Initiated: true})
 	if p.lowered != nil {
@@ -70,35 +92,43 @@ func (x *authExchange) onResponse(sa *SA, m *message) {
 }
 
 // verifyResponder checks IDr and AUTH.
-func (sa *SA) verifyResponder(p *authenticating, m *message) (auth.Identity, *Refusal) {
-	idr, _ := wire.FindID(m.payloads, true)
-	proof, _ := wire.Find[*wire.Auth](m.payloads)
+func (sa *SA) verifyResponder(p *authenticating, m *message, then func(peer auth.Identity, how string, r *Refusal)) {
 	c := sa.conn
+	idr, _ := wire.FindID(m.payloads, true)
 	peer, err := auth.FromPayload(idr)
-	right := auth.VerifySharedKey(sa.suite.PRF, c.PSK, p.initR, p.ni, sa.keys.Pr, idr.Body, proof.Data)
-	r := &Refusal{Notify: wire.NotifyAuthenticationFailed, Stage: "IKE_AUTH", Code: CodeAuthFailed}
+	r := &Refusal{Notify: wire.NotifyAuthenticationFailed, Stage: "IKE_AUTH", Code: CodeBadIdentity}
 	switch {
 	case err != nil:
-		r.Code, r.Why = CodeBadIdentity, fmt.Sprintf("the peer's identity is malformed: %v", err)
-	case peer.Equal(c.Local.ID) && !peer.Equal(c.Remote.ID):
+		r.Why = fmt.Sprintf("the peer's identity is malformed: %v", err)
+	case !c.Remote.Wants(peer) && peer.Equal(c.Local.ID):
 		mm := policy.SwappedIDs(c, peer)
-		r.Code, r.Why, r.Hint = CodeBadIdentity, mm.Text, mm.Hint
-	case known(c.Remote.ID) && !peer.Equal(c.Remote.ID):
-		r.Code = CodeBadIdentity
-		r.Why = fmt.Sprintf("the peer says it is %v, we want %v", peer, c.Remote.ID)
-		r.Hint = fmt.Sprintf("%s must be %q, or the peer's own id %q", where(c, "remote.id", "remote"), peer, c.Remote.ID)
-	case proof.Method != wire.AuthSharedKey:
-		r.Why = fmt.Sprintf("the peer proves %v by method %d, we want a pre-shared key", peer, proof.Method)
-		r.Hint = "set the peer to authenticate itself by PSK"
-	case !right:
-		r.Why = fmt.Sprintf("the peer's proof of %v does not fit our PSK", peer)
-		r.Hint = pskHint(c)
+		r.Why, r.Hint = mm.Text, mm.Hint
+	case !c.Remote.Wants(peer):
+		r.Why = fmt.Sprintf("the peer says it is %v, we want %v", peer, c.Remote.Wanted())
+		r.Hint = fmt.Sprintf("%s must be %q, or the peer's own id %q", where(c, "remote.id", "remote"), peer, c.Remote.Wanted())
 	default:
-		return peer, nil
+		sa.verify(p, sa.peerProof(p, c, m), nil, func(d verdict) {
+			if d.fault != nil {
+				then(peer, "", authFault(c, d.fault, "the peer"))
+				return
+			}
+			sa.notes(d.ev)
+			then(peer, d.how, nil)
+		})
+		return
 	}
-	return peer, r
+	then(peer, "", r)
 }
 
+// notes tells what is accepted, but not as it should be.
+func (sa *SA) notes(ev *auth.Evidence) {
+	if ev == nil {
+		return
+	}
+	for _, n := range ev.Notes {
+		sa.ignored("%s", n)
+	}
+}
 
 func pskHint(c *policy.Connection) string {
 	return fmt.Sprintf("%s: %s must hold the same key as the peer's file", where(c, "psk.file", "psk"), c.PSKFile)
@@ -127,75 +157,76 @@ func (x *authExchange) onFailure(sa *SA, r *Refusal) {
 // wrong key, and the answer is AUTHENTICATION_FAILED.
 func (sa *SA) onAuthRequest(m *message) {
 	p := sa.phase.(*authenticating)
-	conn, peer, r := sa.verifyInitiator(p, m)
-	if r != nil {
-		sa.refuse(r)
-		return
-	}
-	sa.conn, sa.peer = conn, peer
+	p.came = true
+	p.requests = append(p.requests, wire.All[*wire.CertReq](m.payloads)...)
+	sa.verifyInitiator(p, m, func(conn *policy.Connection, peer auth.Identity, how string, r *Refusal) {
+		if r != nil {
+			sa.refuse(r)
+			return
+		}
+		sa.conn, sa.peer = conn, peer
+		idr := conn.Local.ID.Payload(true)
+		sa.prove(p, idr, func(mine proof, r *Refusal) {
+			if r != nil {
+				sa.refuse(r)
+				return
+			}
+			sa.admit(p, m, how, append(append([]wire.Payload{idr}, mine.certs...), mine.auth))
+		})
+	})
+}
+
+// admit: the initiator proved who it is; ours is the answer's beginning.
+func (sa *SA) admit(p *authenticating, m *message, how string, ours []wire.Payload) {
 	sa.peerStays(m.path)
-	idr := conn.Local.ID.Payload(true)
-	mac := auth.SharedKeyMAC(sa.suite.PRF, conn.PSK, p.initR, p.ni, sa.keys.Pr, idr.Body)
-	proof := append([]wire.Payload{idr, &wire.Auth{Method: wire.AuthSharedKey, Data: mac}}, sa.authLifetime()...)
-	sa.establish()
+	ours = append(ours, sa.authLifetime()...)
+	sa.establish(how)
 	_, first := wire.FindNotify(m.payloads, wire.NotifyInitialContact)
-	sa.out.Add(Claim{Connection: conn.Name, Config: conn, Peer: peer, InitialContact: first})
+	sa.out.Add(Claim{Connection: sa.conn.Name, Config: sa.conn, Peer: sa.peer, InitialContact: first})
 	sa.answerChild(&childAsk{payloads: m.payloads, stage: "IKE_AUTH", ni: p.ni, nr: p.nr, contact: first}, func(c *child, r *Refusal) {
 		if r != nil { // RFC 7296 section 2.21.2: the IKE SA is up all the same
-			sa.respond(append(proof, r.notify())...)
+			sa.respond(append(ours, r.notify())...)
 			sa.refused(r, "")
 			return
 		}
-		sa.respond(append(proof, c.answer...)...)
+		sa.respond(append(ours, c.answer...)...)
 		c.answer = nil
 		sa.childUp(c)
 	})
 }
 
 // verifyInitiator finds the connection by identities and checks AUTH.
-func (sa *SA) verifyInitiator(p *authenticating, m *message) (*policy.Connection, auth.Identity, *Refusal) {
+func (sa *SA) verifyInitiator(p *authenticating, m *message, then func(*policy.Connection, auth.Identity, string, *Refusal)) {
 	idi, _ := wire.FindID(m.payloads, false)
-	proof, proved := wire.Find[*wire.Auth](m.payloads)
-	if !proved {
-		proof = &wire.Auth{}
-	}
 	peer, err := auth.FromPayload(idi)
 	var conn *policy.Connection
 	var mm *policy.Mismatch
 	if err == nil {
 		conn, mm = policy.ForIdentities(p.candidates, peer, asked(m))
 	}
-	var psk alg.Secret // empty: the same work for an identity that we do not know
-	if conn != nil {
-		psk = conn.PSK
-	}
-	right := auth.VerifySharedKey(sa.suite.PRF, psk, p.initI, p.nr, sa.keys.Pi, idi.Body, proof.Data)
-	r := &Refusal{Notify: wire.NotifyAuthenticationFailed, Stage: "IKE_AUTH", Code: CodeAuthFailed}
 	from := sa.path.Remote
-	switch {
-	case err != nil:
-		r.Code, r.Why = CodeBadIdentity, fmt.Sprintf("%v sent a malformed identity: %v", from, err)
-	case mm != nil:
-		r.Code, r.Why, r.Hint = CodeBadIdentity, fmt.Sprintf("%v: %s", from, mm.Text), mm.Hint
-		r.Detail = fmt.Sprintf("ours: %s; theirs: %s", mm.Ours, mm.Theirs)
-	case !proved:
-		r.Why = fmt.Sprintf("%v (%v) wants to authenticate by EAP, connection %s wants a pre-shared key", from, peer, conn.Name)
-		r.Hint = "set the peer to authenticate itself by PSK"
-	case proof.Method != wire.AuthSharedKey:
-		r.Why = fmt.Sprintf("%v proves %v by method %d, connection %s wants a pre-shared key", from, peer, proof.Method, conn.Name)
-		r.Hint = "set the peer to authenticate itself by PSK"
-	case !right:
-		r.Why = fmt.Sprintf("%v does not prove %v: its PSK differs from that of connection %s", from, peer, conn.Name)
-		r.Hint = pskHint(conn)
-	case !conn.AllowsIKE(sa.suite): // RFC 7296 section 3.3.4
-		r.Code = CodeNoProposal
-		r.Why = fmt.Sprintf("%v was agreed with %v before its identity was known; connection %s does not allow it", sa.suite, from, conn.Name)
-		r.Hint = where(conn, "ike")
-	default:
-		return conn, peer, nil
-	}
-	r.Caller = callerOf(conn, p.candidates)
-	return nil, peer, r
+	sa.verify(p, sa.peerProof(p, conn, m), p.candidates, func(d verdict) {
+		r := &Refusal{Notify: wire.NotifyAuthenticationFailed, Stage: "IKE_AUTH", Code: CodeBadIdentity}
+		switch {
+		case err != nil:
+			r.Why = fmt.Sprintf("%v sent a malformed identity: %v", from, err)
+		case mm != nil:
+			r.Why, r.Hint = fmt.Sprintf("%v: %s", from, mm.Text), mm.Hint
+			r.Detail = fmt.Sprintf("ours: %s; theirs: %s", mm.Ours, mm.Theirs)
+		case d.fault != nil:
+			r = authFault(conn, d.fault, from.String())
+		case !conn.AllowsIKE(sa.suite): // RFC 7296 section 3.3.4
+			r.Code = CodeNoProposal
+			r.Why = fmt.Sprintf("%v was agreed with %v before its identity was known; connection %s does not allow it", sa.suite, from, conn.Name)
+			r.Hint = where(conn, "ike")
+		default:
+			sa.notes(d.ev)
+			then(conn, peer, d.how, nil)
+			return
+		}
+		r.Caller = callerOf(conn, p.candidates)
+		then(nil, peer, "", r)
+	})
 }
 
 // asked is the identity that the initiator wants us to have.
@@ -212,11 +243,11 @@ func asked(m *message) *auth.Identity {
 }
 
 // establish: the peer proved who it is.
-func (sa *SA) establish() {
-	sa.up, sa.lastHeard = sa.now, sa.now
+func (sa *SA) establish(how string) {
+	sa.up, sa.lastHeard, sa.proved = sa.now, sa.now, how
 	sa.enter(&established{}, "peer proved")
 	sa.startLifetime()
 	sa.startReauth()
-	sa.report(Report{Code: CodeAuthenticated, Text: fmt.Sprintf("peer proved %v (PSK)", sa.peer), Detail: sa.spiText()})
+	sa.report(Report{Code: CodeAuthenticated, Text: fmt.Sprintf("peer proved %v (%s)", sa.peer, how), Detail: sa.spiText()})
 	sa.report(Report{Code: CodeEstablished, Text: "IKE SA up with " + sa.path.Remote.String()})
 }

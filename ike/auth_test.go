@@ -45,7 +45,7 @@ func TestSameFace(t *testing.T) {
 			a, _ := wire.Find[*wire.Auth](o.ps)
 			a.Method = wire.AuthDigitalSignature
 			return true
-		}, CodeAuthFailed, CodeAuthFailed, []string{"by method 14"}},
+		}, CodeAuthFailed, CodeAuthFailed, []string{"(method 14)"}},
 		{"malformed identity", setup{}, func(o *opened) bool {
 			o.ps[0] = wire.NewID(false, wire.IDIPv4Addr, []byte{1, 2, 3})
 			return true
@@ -115,9 +115,9 @@ func TestInitiatorRejects(t *testing.T) {
 		code   Code
 		say    []string
 	}{
-		{"proof", func(o *opened) { a, _ := wire.Find[*wire.Auth](o.ps); a.Data[3] ^= 1 }, CodeAuthFailed, []string{"the peer's proof of gw-b.example does not fit our PSK", "conn.d/test.toml:4: psk.file"}},
+		{"proof", func(o *opened) { a, _ := wire.Find[*wire.Auth](o.ps); a.Data[3] ^= 1 }, CodeAuthFailed, []string{"the peer does not prove gw-b.example: its PSK differs", "conn.d/test.toml:4: psk.file"}},
 		{"short proof", func(o *opened) { a, _ := wire.Find[*wire.Auth](o.ps); a.Data = a.Data[:5] }, CodeAuthFailed, nil},
-		{"method", func(o *opened) { a, _ := wire.Find[*wire.Auth](o.ps); a.Method = 1 }, CodeAuthFailed, []string{"by method 1, we want a pre-shared key"}},
+		{"method", func(o *opened) { a, _ := wire.Find[*wire.Auth](o.ps); a.Method = 1 }, CodeAuthFailed, []string{"by a signature (method 1), connection site-b wants a pre-shared key"}},
 		{"identity", func(o *opened) { o.ps[0] = wire.NewID(true, wire.IDFQDN, []byte("gw-z.example")) }, CodeBadIdentity,
 			[]string{"the peer says it is gw-z.example, we want gw-b.example", `conn.d/test.toml:3: remote.id must be "gw-z.example"`}},
 		{"our own identity", func(o *opened) { o.ps[0] = wire.NewID(true, wire.IDFQDN, []byte("gw-a.example")) }, CodeBadIdentity,

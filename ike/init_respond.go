@@ -129,10 +129,11 @@ func (sa *SA) respondInit(m *message, candidates []*policy.Connection, chosen wi
 	if supported {
 		ps = append(ps, natPayloads(h.SPIi, h.SPIr, m.path, sa.nat.faked)...)
 	}
-	takes := func(c *policy.Connection) bool { return !c.Fragments.Off }
-	if announced(m.payloads) && slices.ContainsFunc(candidates, takes) {
-		ps, sa.fragments.agreed = announces(ps), true
+	hashes := peerHashes(m.payloads)
+	if hashes != nil {
+		ps = append(ps, signatureHashes(candidates...)...)
 	}
+	ps = append(ps, certRequests(candidates...)...)
 	data, err := (&wire.Message{Header: h, Payloads: ps}).Encode()
 	if err == nil {
 		err = sa.derive(wanted, k.shared, ni, nr)
@@ -141,7 +142,7 @@ func (sa *SA) respondInit(m *message, candidates []*policy.Connection, chosen wi
 		sa.fail(&Refusal{Code: CodeInternal, Stage: "IKE_SA_INIT", Why: fmt.Sprintf("cannot answer IKE_SA_INIT: %v", err)})
 		return
 	}
-	p := &authenticating{limit: sa.since.Add(halfOpenLimit), initI: m.raw, initR: data, ni: ni, nr: nr, candidates: candidates}
+	p := &authenticating{limit: sa.since.Add(halfOpenLimit), initI: m.raw, initR: data, ni: ni, nr: nr, candidates: candidates, hashes: hashes}
 	sa.responses.next = 1
 	sa.send(m.path, data)
 	sa.report(Report{Code: CodeChosen, Text: fmt.Sprintf("chose %v for %v; %s", wanted, m.path.Remote, sa.natText()), Detail: sa.spiText()})

@@ -1,6 +1,9 @@
 package ike
 
-import "cygnet/policy"
+import (
+	"cygnet/ike/wire"
+	"cygnet/policy"
+)
 
 // opening: no keys yet. An initiator looks up the peer and runs IKE_SA_INIT; a responder computes its answer.
 type opening struct {
@@ -20,6 +23,10 @@ type authenticating struct {
 	ni, nr       []byte
 	candidates   []*policy.Connection // of a responder: what the addresses allow
 	lowered      *Lower               // of an initiator: close once the peer answers
+	hashes       []wire.HashID        // that the peer accepts in signatures; nil: it knows none of RFC 7427
+	requests     []*wire.CertReq      // that the peer sent so far
+	came         bool                 // of a responder: IKE_AUTH has come
+	inquired     bool                 // revocations were asked for
 }
 
 func (*authenticating) name() phaseName          { return phaseAuthenticating }
@@ -29,10 +36,10 @@ func (p *authenticating) overdue(sa *SA) {
 	switch {
 	case p.lowered != nil:
 		sa.finish(CodeClosed, p.lowered.Why, false)
-	case sa.initiator:
+	case sa.initiator || p.came:
 		sa.fail(&Refusal{Code: CodeInternal, Why: "the attempt was given up: a computation on this host took too long"})
 	default:
-		sa.fail(sa.halfOpen())
+		sa.fail(&Refusal{Code: CodeNoAnswer, Stage: "IKE_AUTH", Why: "half-open: " + sa.path.Remote.String() + " began IKE_SA_INIT and sent no IKE_AUTH in " + duration(halfOpenLimit)})
 	}
 }
 

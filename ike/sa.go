@@ -17,6 +17,7 @@ type SA struct {
 	initiator bool               // we are the original initiator (RFC 7296 section 2.2)
 	conn      *policy.Connection // of a responder nil until the peer's identity is known
 	peer      auth.Identity      // once it is proved
+	proved    string             // how it was proved, for people
 	path      Path
 	peerSPI   wire.SPI
 
@@ -125,6 +126,8 @@ func (sa *SA) Step(now Time, ev Event, out *Actions) {
 	case SADBDone:
 		sa.resume(e.Token, e)
 	case UsageDone:
+		sa.resume(e.Token, e)
+	case InquiryDone:
 		sa.resume(e.Token, e)
 	}
 	sa.succeed()
@@ -321,7 +324,6 @@ func (sa *SA) finish(code Code, why string, retry bool) {
 		return
 	}
 	sa.disown(why, !retry)
-	sa.endYield()
 	for _, c := range sa.children {
 		if c.up {
 			sa.report(Report{Child: c.config.Name, Code: CodeChildDown, Text: "down: " + why})

@@ -11,7 +11,6 @@ func (sa *SA) Status() Status {
 		Phase: string(sa.phase.name()), Initiated: sa.initiator, SPIi: i, SPIr: r, Path: sa.path,
 		NATLocal: sa.nat.local, NATRemote: sa.nat.remote, NAT: sa.natWord(), Since: sa.since, LastHeard: sa.lastHeard,
 	}
-	s.Fragmentation, s.FragmentSize = sa.fragmentStatus()
 	if sa.finished {
 		s.Phase = string(phaseFinished)
 	}
@@ -23,7 +22,7 @@ func (sa *SA) Status() Status {
 	}
 	if sa.up != 0 {
 		s.Since = sa.up
-		s.RemoteID = sa.peer.String()
+		s.RemoteID, s.Proof = sa.peer.String(), sa.proved
 	}
 	if sa.suite != (suite.IKE{}) {
 		s.Suite = sa.suite.String()

@@ -1,0 +1,162 @@
+package ike
+
+import (
+	"fmt"
+	"time"
+
+	"cygnet/ike/auth"
+	"cygnet/ike/wire"
+	"cygnet/policy"
+	"cygnet/xfrm/alg"
+)
+
+// peerProof is how the peer proves who it is, with all that the verification needs.
+type peerProof struct {
+	conn     *policy.Connection // nil: the identity is not known here, and the work is done all the same
+	id       *wire.ID
+	identity auth.Identity
+	auth     *wire.Auth
+	certs    []*wire.Cert
+	message  []byte // the peer's IKE_SA_INIT message
+	nonce    []byte // ours
+	key      alg.Secret
+}
+
+// verdict is what came of it.
+type verdict struct {
+	how   string         // for people: "PSK", or the certificate and the signature
+	ev    *auth.Evidence // nil for a PSK
+	fault *auth.Fault    // nil: the peer is who it says
+}
+
+// peerProof gathers the proof from a message.
+func (sa *SA) peerProof(p *authenticating, conn *policy.Connection, m *message) (v peerProof) {
+	v = peerProof{conn: conn, message: p.initI, nonce: p.nr, key: sa.keys.Pi}
+	if sa.initiator {
+		v.message, v.nonce, v.key = p.initR, p.ni, sa.keys.Pr
+	}
+	v.id, _ = wire.FindID(m.payloads, sa.initiator)
+	v.identity, _ = auth.FromPayload(v.id)
+	v.auth, _ = wire.Find[*wire.Auth](m.payloads)
+	if v.auth == nil {
+		v.auth = &wire.Auth{}
+	}
+	v.certs = wire.All[*wire.Cert](m.payloads)
+	return v
+}
+
+// verify judges a proof and goes on with the verdict, at once or after jobs and inquiries. others are the connections whose trust stands in for that of an
+// unknown identity, so that it costs as much as a known one.
+func (sa *SA) verify(p *authenticating, v peerProof, others []*policy.Connection, then func(verdict)) {
+	if !auth.IsSignature(v.auth.Method) {
+		var psk alg.Secret // empty: the same work for an identity that we do not know
+		if v.conn != nil {
+			psk = v.conn.PSK
+		}
+		right := auth.VerifySharedKey(sa.suite.PRF, psk, v.message, v.nonce, v.key, v.id.Body, v.auth.Data)
+		then(sharedVerdict(v, right))
+		return
+	}
+	sa.judge(p, v, standIn(v.conn, others), auth.Revocations{}, then)
+}
+
+// sharedVerdict: a proof that is no signature.
+func sharedVerdict(v peerProof, right bool) verdict {
+	if v.conn == nil {
+		return verdict{}
+	}
+	wanted := "a pre-shared key"
+	hint, setting := "set the peer to authenticate itself by PSK", ""
+	if v.conn.Remote.Proof.Trust != nil {
+		wanted, hint, setting = "a signature", "set the peer to authenticate itself by its certificate or key, or take ca, cert and public_key from remote here", "remote.ca"
+	}
+	switch {
+	case v.auth.Method == 0:
+		return verdict{fault: &auth.Fault{Code: auth.FaultMethod, Why: fmt.Sprintf("it (%v) wants to authenticate by EAP, connection %s wants %s", v.identity, v.conn.Name, wanted), Hint: hint, Setting: setting}}
+	case v.auth.Method != wire.AuthSharedKey:
+		return verdict{fault: &auth.Fault{Code: auth.FaultMethod, Why: fmt.Sprintf("it proves %v by method %d, connection %s wants %s", v.identity, v.auth.Method, v.conn.Name, wanted), Hint: hint, Setting: setting}}
+	case v.conn.Remote.Proof.Trust != nil:
+		return verdict{fault: &auth.Fault{Code: auth.FaultMethod, Why: fmt.Sprintf("it proves %v by a pre-shared key, connection %s wants %s", v.identity, v.conn.Name, wanted), Hint: hint, Setting: setting}}
+	case !right:
+		return verdict{fault: &auth.Fault{Code: auth.FaultSignature, Why: fmt.Sprintf("it does not prove %v: its PSK differs from that of connection %s", v.identity, v.conn.Name), Hint: pskHint(v.conn)}}
+	}
+	return verdict{how: "PSK"}
+}
+
+// standIn is the connection whose trust judges certificates: the meant one, or another of the same address for an identity that is not known here or
+// proves itself by PSK.
+func standIn(conn *policy.Connection, others []*policy.Connection) *policy.Connection {
+	if conn != nil && conn.Remote.Proof.Trust != nil {
+		return conn
+	}
+	for _, c := range others {
+		if c.Remote.Proof.Trust != nil {
+			return c
+		}
+	}
+	return conn
+}
+
+// judge verifies certificates and signature in a job. When a revocation is not known it asks, once, and judges again: only for a chain that leads to a
+// configured CA and a signature that is right.
+func (sa *SA) judge(p *authenticating, v peerProof, by *policy.Connection, proofs auth.Revocations, then func(verdict)) {
+	var trust auth.Trust
+	claim := auth.Claim{Certs: v.certs, ID: v.identity, Responder: sa.initiator, Proofs: proofs}
+	var rules auth.SignatureRules
+	if by != nil {
+		if by.Remote.Proof.Trust != nil {
+			trust = *by.Remote.Proof.Trust
+		}
+		claim.Want = by.Remote.Wanted()
+		claim.Proofs.CRLs = append(claim.Proofs.CRLs, by.Remote.Proof.CRLs...)
+		rules.SHA1 = by.Signatures.SHA1
+	}
+	if p.hashes != nil {
+		rules.Hashes = auth.Hashes()
+	}
+	octets := auth.SignedOctets(sa.suite.PRF, v.message, v.nonce, v.key, v.id.Body)
+	wall := sa.config.Wall
+	sa.job(JobAuth, func() any {
+		claim.At = time.Unix(0, 0)
+		if wall != nil {
+			claim.At = wall()
+		}
+		ev, f := trust.Verify(claim)
+		if ev == nil {
+			return verdict{fault: f}
+		}
+		scheme, wrong := ev.VerifySignature(octets, v.auth, rules)
+		if wrong != nil {
+			return verdict{fault: wrong}
+		}
+		return verdict{how: ev.How + ", " + scheme, ev: ev, fault: f}
+	}, func(result any) {
+		d, ok := result.(verdict)
+		asked := len(proofs.CRLs)+len(proofs.OCSP) > 0 || p.inquired
+		switch {
+		case sa.phase != phase(p) || sa.finished:
+		case !ok:
+			then(verdict{fault: &auth.Fault{Code: auth.FaultSignature, Why: "the proof could not be verified on this host"}})
+		case v.conn == nil:
+			then(verdict{})
+		case v.conn.Remote.Proof.Trust == nil:
+			then(verdict{fault: &auth.Fault{Code: auth.FaultMethod, Hint: "set the peer to authenticate itself by PSK, or say here what is believed: ca, cert or public_key in remote", Setting: "remote",
+				Why: fmt.Sprintf("it proves %v by a signature (method %d), connection %s wants a pre-shared key", v.identity, v.auth.Method, v.conn.Name)}})
+		case d.ev != nil && len(d.ev.Ask) > 0 && !asked:
+			p.inquired = true
+			sa.inquire(p, d.ev.Ask, func(found auth.Revocations) { sa.judge(p, v, by, found, then) })
+		default:
+			then(d)
+		}
+	})
+}
+
+// inquire asks who knows of revocations; an empty answer is one too.
+func (sa *SA) inquire(p *authenticating, sources []auth.Source, then func(auth.Revocations)) {
+	t := sa.wait(func(ev Event) {
+		if d, ok := ev.(InquiryDone); ok && sa.phase == phase(p) && !sa.finished {
+			then(d.Found)
+		}
+	})
+	sa.out.Add(Inquiry{Token: t, Sources: sources})
+}
