@@ -20,6 +20,8 @@ const (
 	replacedLimit = time.Minute
 	// replacedLast bounds the life of a replaced IKE SA, its own Delete with all repeats included.
 	replacedLast = 3 * time.Minute
+	// yieldLimit bounds how long our Delete of a replaced IKE SA waits for the peer's Delete of its own heir: long enough for a few repeats of the peer's rekey.
+	yieldLimit = 30 * time.Second
 )
 
 // heir is an IKE SA that a rekey of this one has made.
@@ -40,20 +42,25 @@ type succession struct {
 	lowerBy   Time         // and not later than then
 
 	pending Time    // of a heir: it has not inherited yet, and gives up then; 0: it has, or never was one
-	inbox   []Event // of a heir: what its predecessor left for it, handled before anything else
+	before  *SA     // of a heir that yields: its predecessor
+	inbox   []Event // what another of these machines left for this one, handled before anything else
 }
 
 // inherit tells a heir that the children are its own now.
 type inherit struct{}
 
-// yield tells a heir that the other one stays, and that the peer will delete it.
-type yield struct{}
+// yield tells a heir that the other one stays, and that the peer will delete it. The predecessor of both waits for that.
+type yield struct{ before *SA }
+
+// yielded tells a replaced IKE SA that the heir which yields has ended.
+type yielded struct{}
 
 // surrender tells a heir that the other one stays, and that it is ours to delete.
 type surrender struct{}
 
 func (inherit) event()   {}
 func (yield) event()     {}
+func (yielded) event()   {}
 func (surrender) event() {}
 
 // rekeyingIKE: an exchange that replaces this IKE SA is on its way, begun by either side.
@@ -98,7 +105,7 @@ func (sa *SA) birth(keys *suite.Keys, ours, theirs wire.SPI, initiator bool, ni,
 	}
 	next := &SA{
 		config: sa.config, initiator: initiator, conn: sa.conn, peer: sa.peer, proved: sa.proved, path: sa.path, peerSPI: theirs,
-		phase: &established{}, nat: sa.nat, suite: keys.Suite, keys: keys, protect: protect,
+		phase: &established{}, nat: sa.nat, fragments: sa.fragments, suite: keys.Suite, keys: keys, protect: protect,
 		since: sa.now, up: sa.now, lastHeard: sa.lastHeard, lastSent: sa.lastSent, waits: make(map[Token]func(Event)), now: sa.now,
 	}
 	next.config.SPI = ours
@@ -121,7 +128,7 @@ func (sa *SA) decide() {
 		}
 		return
 	case len(list) == 1:
-		sa.bequeath(list[0])
+		sa.bequeath(list[0], false)
 		return
 	}
 	stays, goes := list[0], list[1]
@@ -132,9 +139,9 @@ func (sa *SA) decide() {
 	if goes.ours {
 		sa.leave(goes.sa, surrender{})
 	} else {
-		sa.leave(goes.sa, yield{})
+		sa.leave(goes.sa, yield{sa})
 	}
-	sa.bequeath(stays)
+	sa.bequeath(stays, !goes.ours)
 }
 
 // leave puts an event where a heir finds it, and has the shard give it a turn.
@@ -143,8 +150,10 @@ func (sa *SA) leave(to *SA, ev Event) {
 	sa.out.Add(Adopt{SPI: to.config.SPI, Successor: to})
 }
 
-// bequeath hands everything over to a heir but the IKE SA itself, which the side that began the rekey deletes.
-func (sa *SA) bequeath(h *heir) {
+// bequeath hands everything over to a heir but the IKE SA itself, which the side that began the rekey deletes. Where the peer has a heir that yields, our Delete waits for its end:
+// a peer that has our Delete before our answer to its own rekey, which may have been lost, takes us for a side that has not noticed the collision, and forgets
+// its heir instead of deleting it (RFC 7296 section 2.8.2).
+func (sa *SA) bequeath(h *heir, yields bool) {
 	next := h.sa
 	sa.next.replaced = next
 	if next.responses.next == 0 { // nobody has heard of it by itself
@@ -182,10 +191,13 @@ func (sa *SA) bequeath(h *heir) {
 	}
 	sa.enter(&closing{limit: sa.now.Add(replacedLast), end: end}, "replaced")
 	x := &deleteOld{}
-	if h.ours {
-		sa.enqueue(x)
-	} else {
+	switch {
+	case !h.ours:
 		sa.postpone(replacedLimit, x)
+	case yields:
+		sa.postpone(yieldLimit, x)
+	default:
+		sa.enqueue(x)
 	}
 }
 
@@ -220,7 +232,9 @@ func (sa *SA) fromInbox() {
 		case inherit:
 			sa.inherit()
 		case yield:
-			sa.yield()
+			sa.yield(e.before)
+		case yielded:
+			sa.yielded()
 		case surrender:
 			sa.surrender()
 		case Lower:
@@ -256,13 +270,33 @@ func (sa *SA) surrender() {
 }
 
 // yield: the peer, which made this IKE SA, is to delete it. If it does not, we do.
-func (sa *SA) yield() {
+func (sa *SA) yield(before *SA) {
 	if sa.phase.name() != phaseEstablished {
 		return
 	}
+	sa.next.before = before
 	sa.queue, sa.postponed = nil, nil
 	sa.enter(&closing{limit: sa.now.Add(replacedLimit + 2*closingLimit), end: Finish{Code: CodeClosed, Text: "both sides rekeyed at once; the other IKE SA stays"}}, "yielded")
 	sa.postpone(replacedLimit, &lastExchange{payload: deleteIKE()})
+}
+
+// endYield tells the predecessor that this heir, which yielded to another, has ended.
+func (sa *SA) endYield() {
+	if old := sa.next.before; old != nil && !old.finished {
+		sa.leave(old, yielded{})
+	}
+	sa.next.before = nil
+}
+
+// yielded: the peer has deleted its heir, and so has our answer; now it can have our Delete.
+func (sa *SA) yielded() {
+	for i, p := range sa.postponed {
+		if _, ok := p.x.(*deleteOld); ok {
+			sa.postponed = slices.Delete(sa.postponed, i, i+1)
+			sa.enqueue(p.x)
+			return
+		}
+	}
 }
 
 // disown: this IKE SA ends before one of its heirs has inherited, and they end with it.

@@ -176,6 +176,7 @@ type sentKey struct {
 	spis     [2]wire.SPI
 	id       uint32
 	response bool
+	fragment [2]uint16 // number and total; 0: it is whole
 }
 
 // datagram on the wire.
@@ -530,7 +531,7 @@ func (h *host) report(r Report) {
 	h.reports = append(h.reports, r)
 }
 
-// checkSend: a message ID in one direction has one content (RFC 7296 section 2.1).
+// checkSend: a message ID in one direction has one content (RFC 7296 section 2.1), cut in one way for each number of fragments (RFC 7383 section 2.5.2).
 func (h *host) checkSend(s Send) {
 	h.t.Helper()
 	m, err := wire.Decode(s.Data)
@@ -541,7 +542,10 @@ func (h *host) checkSend(s Send) {
 	if m.Exchange == wire.IKESAInit {
 		return
 	}
-	k := sentKey{[2]wire.SPI{m.SPIi, m.SPIr}, m.MessageID, m.Response()}
+	k := sentKey{spis: [2]wire.SPI{m.SPIi, m.SPIr}, id: m.MessageID, response: m.Response()}
+	if skf := fragmentOf(m); skf != nil {
+		k.fragment = [2]uint16{skf.Number, skf.Total}
+	}
 	if old, ok := h.seen[k]; ok && !bytes.Equal(old, s.Data) {
 		h.t.Errorf("%s: message ID %d (response %v) has two contents", h.name, m.MessageID, m.Response())
 	}

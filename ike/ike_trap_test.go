@@ -314,7 +314,7 @@ func TestTrap_7296_54_AlreadyRekeyed(t *testing.T) {
 	previous := n.b.others[0]
 	ps, _ := n.b.rekeyOffer(5)
 	h := previous.header(wire.CreateChildSA, false, uint32(previous.requests.next))
-	data, err := previous.seal(h, ps)
+	data, err := previous.sealWhole(h, ps)
 	if err != nil {
 		t.Fatal(err)
 	}

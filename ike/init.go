@@ -181,13 +181,16 @@ func (x *initExchange) send(sa *SA) {
 	ps = append(ps, &wire.SA{Proposals: x.offered}, &wire.KE{Group: x.group, Data: x.public}, &wire.Nonce{Data: x.nonce})
 	ps = append(ps, natPayloads(h.SPIi, h.SPIr, sa.path, x.fake)...)
 	ps = append(ps, signatureHashes(sa.conn)...)
+	if !sa.conn.Fragments.Off {
+		ps = announces(ps)
+	}
 	data, err := (&wire.Message{Header: h, Payloads: ps}).Encode()
 	if err != nil {
 		sa.fail(&Refusal{Code: CodeInternal, Stage: x.name(), Why: fmt.Sprintf("cannot build the IKE_SA_INIT request: %v", err)})
 		return
 	}
 	again := x.cookie != nil || len(x.tried) > 1
-	sa.requests.launch(sa.now, h, data, openingSchedule())
+	sa.requests.launch(sa.now, whole(h, data), openingSchedule())
 	sa.send(sa.path, data)
 	if !again {
 		sa.report(Report{Code: CodeSent, Text: "IKE_SA_INIT sent to " + sa.path.Remote.String()})
@@ -247,7 +250,7 @@ func (x *initExchange) onError(sa *SA, m *message) {
 		if policy.OffersGroup(x.offered, g) && suite.Supported(g) && !slices.Contains(x.tried, g) && len(x.tried) < maxGroups {
 			sa.ignored("the peer wants %s in place of %s", suite.DHName(g), suite.DHName(x.group))
 			x.group = g
-			sa.requests.data = nil
+			sa.requests.forget()
 			x.exchangeKeys(sa)
 			return
 		}
@@ -327,11 +330,12 @@ func (x *initExchange) conclude(sa *SA, m *message, chosen suite.IKE, shared alg
 	found, supported := detectNAT(m.Header, m.payloads, m.path)
 	sa.nat = found
 	sa.nat.faked = x.fake && supported
+	sa.fragments.agreed = !sa.conn.Fragments.Off && announced(m.payloads)
 	if sa.nat.encap() {
 		sa.moveToNATT()
 	}
 	sa.report(Report{Code: CodeChosen, Text: fmt.Sprintf("peer chose %v; %s", chosen, sa.natText()), Detail: sa.spiText()})
-	p := &authenticating{limit: sa.now.Add(openingLimit), initI: sa.requests.data, initR: m.raw, ni: x.nonce, nr: nr,
+	p := &authenticating{limit: sa.now.Add(openingLimit), initI: sa.requests.message.datagrams[0], initR: m.raw, ni: x.nonce, nr: nr,
 		hashes: peerHashes(m.payloads), requests: wire.All[*wire.CertReq](m.payloads)}
 	sa.requests.answered()
 	sa.done(x)

@@ -129,6 +129,10 @@ func (sa *SA) respondInit(m *message, candidates []*policy.Connection, chosen wi
 	if supported {
 		ps = append(ps, natPayloads(h.SPIi, h.SPIr, m.path, sa.nat.faked)...)
 	}
+	takes := func(c *policy.Connection) bool { return !c.Fragments.Off }
+	if announced(m.payloads) && slices.ContainsFunc(candidates, takes) {
+		ps, sa.fragments.agreed = announces(ps), true
+	}
 	hashes := peerHashes(m.payloads)
 	if hashes != nil {
 		ps = append(ps, signatureHashes(candidates...)...)

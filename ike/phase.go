@@ -39,7 +39,7 @@ func (p *authenticating) overdue(sa *SA) {
 	case sa.initiator || p.came:
 		sa.fail(&Refusal{Code: CodeInternal, Why: "the attempt was given up: a computation on this host took too long"})
 	default:
-		sa.fail(&Refusal{Code: CodeNoAnswer, Stage: "IKE_AUTH", Why: "half-open: " + sa.path.Remote.String() + " began IKE_SA_INIT and sent no IKE_AUTH in " + duration(halfOpenLimit)})
+		sa.fail(sa.halfOpen())
 	}
 }
 

@@ -21,11 +21,12 @@ type SA struct {
 	path      Path
 	peerSPI   wire.SPI
 
-	phase   phase
-	nat     nat
-	suite   suite.IKE
-	keys    *suite.Keys
-	protect *suite.Protector
+	phase     phase
+	nat       nat
+	fragments fragmentation
+	suite     suite.IKE
+	keys      *suite.Keys
+	protect   *suite.Protector
 
 	requests  requests
 	responses responses
@@ -155,7 +156,7 @@ func (sa *SA) done(x exchange) {
 	if sa.requests.current == x {
 		wipe(x)
 		sa.requests.current = nil
-		sa.requests.data = nil
+		sa.requests.forget()
 		sa.early = nil
 	}
 }
@@ -324,6 +325,7 @@ func (sa *SA) finish(code Code, why string, retry bool) {
 		return
 	}
 	sa.disown(why, !retry)
+	sa.endYield()
 	for _, c := range sa.children {
 		if c.up {
 			sa.report(Report{Child: c.config.Name, Code: CodeChildDown, Text: "down: " + why})
@@ -357,6 +359,9 @@ func (sa *SA) wipe() {
 		sa.keys.Wipe()
 	}
 	sa.keys, sa.protect = nil, nil
+	sa.requests.forget()
+	sa.responses.answer.wipe()
+	sa.responses.parts.drop()
 	sa.requests, sa.responses = requests{}, responses{}
 	sa.queue, sa.postponed, sa.children, sa.fading = nil, nil, nil, nil
 	clear(sa.waits)
