@@ -22,7 +22,7 @@ const (
 	grace         = time.Second      // what the daemon's last line may be late
 	maxLine       = 1 << 20
 	maxStatus     = 256 << 20
-	permitHint    = "root may do everything (sudo); members of the group " + Group + " may look"
+	permitHint    = "root may do everything (sudo); members of the group " + AdminGroup + " may change things, those of " + Group + " may look"
 	detachedHint  = "cygnetd goes on with it; see: ikectl status"
 	timedOutHint  = "cygnetd goes on trying; see: ikectl status"
 	silentHint    = "it may be stopped or overloaded; see: systemctl status cygnetd, or its log"

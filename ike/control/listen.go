@@ -6,9 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,36 +18,10 @@ import (
 const (
 	socketMode  = 0o660
 	maxClients  = 64
-	maxLookers  = 56 // clients that are not root: root always finds a free place
+	maxLookers  = 56 // clients that are not root, admins too: root always finds a free place
 	maxRefusals = 16 // clients that are turned away at once
 	acceptPause = 50 * time.Millisecond
 )
-
-// cred is who is on the other end of a connection (SO_PEERCRED).
-type cred struct {
-	uid uint32
-	pid int32
-}
-
-// mayChange says whether the peer may do more than look: root, and the user that cygnetd itself runs as.
-func (c cred) mayChange() bool { return c.uid == 0 || int(c.uid) == os.Geteuid() }
-
-// peerCred asks the kernel; the answer was fixed when the peer connected, and cannot be forged.
-func peerCred(c *net.UnixConn) (cred, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return cred{}, err
-	}
-	var u *unix.Ucred
-	var uerr error
-	if err := raw.Control(func(fd uintptr) { u, uerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return cred{}, err
-	}
-	if uerr != nil {
-		return cred{}, uerr
-	}
-	return cred{u.Uid, u.Pid}, nil
-}
 
 // bind makes the socket. It never exists with a wider mode than 0660: bind(2) gives the file the mode of the descriptor.
 func bind(path string) (*net.UnixListener, error) {
@@ -63,7 +35,7 @@ func bind(path string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	if err := giveToGroup(path); err != nil {
+	if err := giveToGroups(path); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
@@ -95,16 +67,21 @@ func listenNarrow(path string) (*net.UnixListener, error) {
 	return ul, nil
 }
 
-// giveToGroup lets the group look. Without such a group the socket stays root's.
-func giveToGroup(path string) error {
-	if g, err := user.LookupGroup(Group); err == nil {
-		if gid, err := strconv.Atoi(g.Gid); err == nil {
-			if err := os.Chown(path, -1, gid); err != nil {
-				return err
-			}
+// giveToGroups lets the groups in, each where the host has it. Without either the socket stays root's.
+func giveToGroups(path string) error {
+	look, admin := groupID(Group), groupID(AdminGroup)
+	if look == noGroup {
+		look, admin = admin, noGroup
+	}
+	if look != noGroup {
+		if err := os.Chown(path, -1, look); err != nil {
+			return err
 		}
 	}
-	return os.Chmod(path, socketMode)
+	if err := os.Chmod(path, socketMode); err != nil || admin == noGroup {
+		return err
+	}
+	return letGroupIn(path, admin)
 }
 
 // removeStale removes the socket of a daemon that is dead and refuses to touch that of a living one, or anything that is no socket.
@@ -142,6 +119,7 @@ func removeStale(path string) error {
 type listener struct {
 	*net.UnixListener
 	creds    func(*net.UnixConn) (cred, error)
+	admins   int // the group whose members may change; noGroup: none
 	all      atomic.Int32
 	lookers  atomic.Int32
 	refusals chan struct{} // a place for each client that is being told that there is none
@@ -177,6 +155,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			conn.Close() // who cannot be known may do nothing
 			continue
 		}
+		who.admin = who.in(l.admins)
 		if c, ok := l.admit(conn, who); ok {
 			return c, nil
 		}
@@ -200,16 +179,16 @@ func (l *listener) turnAway(conn *net.UnixConn) {
 }
 
 func (l *listener) admit(conn *net.UnixConn, who cred) (*client, bool) {
-	if l.all.Load() >= maxClients || !who.mayChange() && l.lookers.Load() >= maxLookers {
+	if l.all.Load() >= maxClients || !who.master() && l.lookers.Load() >= maxLookers {
 		return nil, false
 	}
 	l.all.Add(1)
-	if !who.mayChange() {
+	if !who.master() {
 		l.lookers.Add(1)
 	}
 	return &client{UnixConn: conn, cred: who, release: func() {
 		l.all.Add(-1)
-		if !who.mayChange() {
+		if !who.master() {
 			l.lookers.Add(-1)
 		}
 	}}, true

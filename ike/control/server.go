@@ -20,7 +20,7 @@ const (
 	maxWait       = 24 * time.Hour
 )
 
-// Server serves a Backend on a unix socket of mode 0660. Root may change; group members may look.
+// Server serves a Backend on a unix socket of mode 0660. Root and AdminGroup may change; members of Group may look.
 type Server struct {
 	backend  Backend
 	listener *listener
@@ -38,7 +38,7 @@ func listen(socket string, b Backend, creds func(*net.UnixConn) (cred, error)) (
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{backend: b, stop: stop}
-	s.listener = &listener{UnixListener: ul, creds: creds, refusals: make(chan struct{}, maxRefusals), refuse: refuseBusy}
+	s.listener = &listener{UnixListener: ul, creds: creds, admins: groupID(AdminGroup), refusals: make(chan struct{}, maxRefusals), refuse: refuseBusy}
 	s.http = &http.Server{
 		Handler:           s.routes(),
 		ReadHeaderTimeout: headerTimeout,
@@ -126,8 +126,8 @@ func (s *Server) change(do func(context.Context, target, func(Line) error) *Fail
 	return func(w http.ResponseWriter, r *http.Request) {
 		verb := strings.TrimPrefix(r.URL.Path, "/v1/")
 		if who, ok := r.Context().Value(credKey{}).(cred); !ok || !who.mayChange() {
-			refuse(w, http.StatusForbidden, Fail(CodePermission, fmt.Sprintf("no permission for %q: only root may change something", verb),
-				"use sudo; members of the group "+Group+" may use status and monitor"))
+			refuse(w, http.StatusForbidden, Fail(CodePermission, fmt.Sprintf("no permission for %q: only root and members of the group %s may change something", verb, AdminGroup),
+				"use sudo, or usermod -aG "+AdminGroup+" USER and log in anew; members of the group "+Group+" may use status and monitor"))
 			return
 		}
 		t, f := readTarget(w, r)

@@ -1,8 +1,8 @@
 // Package control is the control API of cygnetd: HTTP and JSON on a unix socket, version /v1/, with streamed progress
 // as newline-delimited JSON. It holds the types, the client and the server, and knows nothing of IKE: the daemon stands behind Backend.
 //
-// Who may do what: the kernel lets only root and the socket's group connect (mode 0660). Of those, root (and the user
-// that runs cygnetd) may change; the others may look.
+// Who may do what: the kernel lets only root and the socket's groups connect (mode 0660 and an access control list). Of those, root, the user
+// that runs cygnetd and the members of AdminGroup may change; the others may look.
 package control
 
 import "context"
@@ -10,8 +10,11 @@ import "context"
 // DefaultSocket is where cygnetd listens.
 const DefaultSocket = "/run/cygnet/control.sock"
 
-// Group may look: the socket is given to it when the host has it.
-const Group = "cygnet"
+// Groups of the host, where it has them: the socket is given to both.
+const (
+	Group      = "cygnet"       // its members may look
+	AdminGroup = "cygnet-admin" // its members may look and change
+)
 
 // Line is one line of a stream.
 type Line struct {
@@ -19,7 +22,7 @@ type Line struct {
 	Connection string `json:"connection,omitempty"`
 	Child      string `json:"child,omitempty"`
 	SPI        string `json:"spi,omitempty"` // of the IKE SA here that it is about: the one of spi_i and spi_r that is ours
-	Code       string `json:"code"` // stable vocabulary; CodeGap when lines were lost
+	Code       string `json:"code"`          // stable vocabulary; CodeGap when lines were lost
 	Text       string `json:"text"`
 	Detail     string `json:"detail,omitempty"`
 	Hint       string `json:"hint,omitempty"`
@@ -84,22 +87,26 @@ type RefusedCaller struct {
 
 // IKESA is one IKE SA of a connection.
 type IKESA struct {
-	SPIi      string  `json:"spi_i"` // 16 hex digits
-	SPIr      string  `json:"spi_r"`
-	Phase     string  `json:"phase"` // "opening", "authenticating", "established", "closing"
-	Initiator bool    `json:"initiator"`
-	Local     string  `json:"local"` // address:port
-	Remote    string  `json:"remote"`
-	LocalID   string  `json:"local_id"`
-	RemoteID  string  `json:"remote_id"`
-	Suite     string  `json:"suite"`
-	NAT       string  `json:"nat"` // "none", "local", "remote", "both"; "unknown": at the peer, or it only asks for ESP in UDP
-	Seconds   int64   `json:"seconds"`
-	Sent      int     `json:"sent,omitempty"`      // a request waits for its answer and was sent so often
-	Tries     int     `json:"tries,omitempty"`     // so often it is sent at most
-	RekeyIn   int64   `json:"rekey_in,omitempty"`  // seconds until this side renews the keys; 0: it does not
-	ReauthIn  int64   `json:"reauth_in,omitempty"` // seconds until this side authenticates anew; 0: it does not
-	Children  []Child `json:"children,omitempty"`
+	SPIi      string `json:"spi_i"` // 16 hex digits
+	SPIr      string `json:"spi_r"`
+	Phase     string `json:"phase"` // "opening", "authenticating", "established", "closing"
+	Initiator bool   `json:"initiator"`
+	Local     string `json:"local"` // address:port
+	Remote    string `json:"remote"`
+	LocalID   string `json:"local_id"`
+	RemoteID  string `json:"remote_id"`
+	Suite     string `json:"suite"`
+	NAT       string `json:"nat"` // "none", "local", "remote", "both"; "unknown": at the peer, or it only asks for ESP in UDP
+	// Fragmentation of IKE messages (RFC 7383): "none": not agreed; "agreed"; "used": a message went or came in fragments. FragmentSize is the largest
+	// IP datagram in octets that cygnet makes of a message.
+	Fragmentation string  `json:"fragmentation,omitempty"`
+	FragmentSize  int     `json:"fragment_size,omitempty"`
+	Seconds       int64   `json:"seconds"`
+	Sent          int     `json:"sent,omitempty"`      // a request waits for its answer and was sent so often
+	Tries         int     `json:"tries,omitempty"`     // so often it is sent at most
+	RekeyIn       int64   `json:"rekey_in,omitempty"`  // seconds until this side renews the keys; 0: it does not
+	ReauthIn      int64   `json:"reauth_in,omitempty"` // seconds until this side authenticates anew; 0: it does not
+	Children      []Child `json:"children,omitempty"`
 }
 
 // Child is one Child SA pair.
