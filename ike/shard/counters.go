@@ -10,6 +10,7 @@ const (
 	NewVersion      = "new-version"      // major version above 2
 	UnknownSPI      = "unknown-spi"      // no such IKE SA
 	LateEvent       = "late-event"       // an answer for a machine that is gone
+	LastAnswerSent  = "last-answer-sent" // repeat of the request that ended an IKE SA: its answer is sent again
 	InitRepeated    = "init-repeated"    // repeated IKE_SA_INIT request, given to its machine
 	InitAdmitted    = "init-admitted"    // a machine was made
 	InitMalformed   = "init-malformed"   // no Ni where a cookie was needed

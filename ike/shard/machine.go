@@ -55,6 +55,7 @@ func (s *Shard) turn(now ike.Time, m *machine, ev ike.Event, out *[]Action) {
 		}
 		*out = append(*out, Action{m.spi, a})
 	}
+	s.bury(now, m, ev)
 	s.settle(m)
 	for _, heir := range adopted {
 		if s.machines[heir.spi] == heir {

@@ -32,6 +32,9 @@ func (s *Shard) packet(now ike.Time, p ike.Packet, out *[]Action) {
 func (s *Shard) deliver(now ike.Time, h wire.Header, p ike.Packet, out *[]Action) {
 	m := s.machines[ourSPI(h)]
 	if m == nil || !m.answersTo(h) {
+		if m == nil && s.recite(now, h, p, out) {
+			return
+		}
 		s.count(UnknownSPI)
 		if h.NextPayload == wire.PayloadSK || h.NextPayload == wire.PayloadSKF { // else it may be a one-way INVALID_SPI, which is never answered (section 1.5)
 			s.refuse(now, p, h, wire.NotifyInvalidIKESPI, out)

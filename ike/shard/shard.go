@@ -41,6 +41,7 @@ type Shard struct {
 	notifies limiter // to requests for which there is no IKE SA
 	refusals limiter // of IKE_SA_INIT, to sources that may be forged
 	answers  limiter // of IKE_SA_INIT, to sources that have proved themselves
+	epitaphs epitaphs
 	due      deadlines
 	pressed  bool
 	counters map[string]uint64
@@ -71,6 +72,7 @@ func New(c Config) *Shard {
 		inits:        make(map[initID]*machine),
 		sources:      newSources(),
 		cookies:      cookies{rand: c.Rand},
+		epitaphs:     epitaphs{bySPI: make(map[wire.SPI]*epitaph)},
 		notifies:     newLimiter(notifyRate),
 		refusals:     newLimiter(notifyRate),
 		answers:      newLimiter(provenRate),
