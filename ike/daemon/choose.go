@@ -33,19 +33,26 @@ type chooser func(ctx context.Context, want string, c Config) (*dataplane, error
 // choose opens the data plane that the configuration wants: "kernel", "userspace" or "auto", which is the kernel where it really accepts an SA.
 // The choice holds for the whole life of the daemon.
 func choose(ctx context.Context, want string, c Config) (*dataplane, error) {
+	release, err := exclusive(workName)
+	if err != nil {
+		return nil, err
+	}
 	host, err := netcfg.New()
 	if err != nil {
+		release()
 		return nil, fmt.Errorf("network configuration: %w", err)
 	}
 	p, err := chooseOn(ctx, want, c, host)
 	if err != nil {
 		host.Close()
+		release()
 		return nil, err
 	}
 	driver := p.Driver
 	p.close = func() error {
 		err := driver.Close()
 		host.Close()
+		release()
 		return err
 	}
 	return p, nil
