@@ -10,7 +10,7 @@ PREFIX  ?= /usr
 RACE  := ./ike/control ./ike/daemon ./ike/transport ./xfrm/userspace
 
 .DEFAULT_GOAL := help
-.PHONY: help build install check vet unit race demo clean-demo test lint fuzz mutants sim interop lab bench clean
+.PHONY: help build install uninstall check vet unit race demo clean-demo test lint fuzz mutants sim interop lab bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -27,6 +27,11 @@ install: ## what "make build" made, the systemd unit and the examples, under DES
 	sed 's|/usr/\(s\?bin\)/|$(PREFIX)/\1/|' configs/cygnetd.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/cygnetd.service
 	chmod 0644 $(DESTDIR)$(PREFIX)/lib/systemd/system/cygnetd.service
 	cd configs && find site-to-site reference.toml -type f -exec install -D -m 0644 {} $(abspath $(DESTDIR)$(PREFIX)/share/doc/cygnet/examples)/{} \;
+
+uninstall: ## removes what "make install" put in place (same DESTDIR and PREFIX); /etc/cygnet and what a daemon left on the host stay
+	@! pgrep -x cygnetd >/dev/null 2>&1 || [ -n "$(DESTDIR)" ] || { echo "cygnetd is running: stop it first (systemctl disable --now cygnetd); cygnetd --flush then lifts its blocks" >&2; exit 1; }
+	rm -f $(DESTDIR)$(PREFIX)/sbin/cygnetd $(DESTDIR)$(PREFIX)/bin/ikectl $(DESTDIR)$(PREFIX)/lib/systemd/system/cygnetd.service
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/cygnet
 
 vet:
 	@out=$$(gofmt -l cmd ike policy test xfrm) && [ -z "$$out" ] || { echo "gofmt would change: $$out" >&2; exit 1; }
@@ -55,8 +60,9 @@ demo: ## two sites, a tunnel, data, proof: the main job on this machine, as root
 clean-demo: ## removes all that an interrupted demo left
 	@$(GO) run ./test/demo -clean
 
-lint: ## vet and staticcheck
+lint: ## vet, staticcheck, and go.mod as it should be
 	@test/prepare go
+	$(GO) mod tidy -diff
 	$(MAKE) --no-print-directory vet
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +67,21 @@ func TestReadmeInstall(t *testing.T) {
 	}
 	if b, err := os.ReadFile(conn); err != nil || string(b) != "# mine\n" {
 		t.Errorf("make install changed %s: %q, %v", conn, b, err)
+	}
+	// Uninstalled, nothing but the configuration is left.
+	gone := exec.Command("make", "-s", "uninstall", "DESTDIR="+dest)
+	gone.Dir = root
+	if out, err := gone.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	filepath.WalkDir(dest, func(path string, f fs.DirEntry, err error) error {
+		if err == nil && !f.IsDir() && !strings.HasPrefix(path, filepath.Join(dest, "etc/cygnet")) {
+			t.Errorf("make uninstall left %s", path)
+		}
+		return err
+	})
+	if _, err := os.Stat(conn); err != nil {
+		t.Errorf("make uninstall took the configuration: %v", err)
 	}
 }
 
