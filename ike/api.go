@@ -71,7 +71,7 @@ type (
 		Child string
 		IKE   bool
 	}
-	// Reconfigure tells of further children; nothing else may differ from the configuration in force.
+	// Reconfigure tells of further children, or of other certificates and keys; nothing else may differ from the configuration in force.
 	Reconfigure struct{ Connection *policy.Connection }
 	// Probe asks an established peer now whether it lives.
 	Probe struct{}

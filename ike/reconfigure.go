@@ -2,7 +2,7 @@ package ike
 
 import "slices"
 
-// reconfigure takes over a configuration that differs from ours only by further children. Those that we know keep theirs: their SAs refer to it.
+// reconfigure takes over a configuration that differs from ours only by further children, or by what stands in files of certificates and keys. Those that we know keep theirs: their SAs refer to it.
 func (sa *SA) reconfigure(e Reconfigure) {
 	if sa.conn == nil {
 		return

@@ -257,6 +257,9 @@ func (r *reader) proven(t *table, c *Connection) {
 	}
 }
 
+// Names is the proof without what stands in its files.
+func (p Proof) Names() Proof { return Proof{Files: p.Files, text: p.text} }
+
 // SameProofs says whether the certificates, keys and CRLs are those of o.
 func (c *Connection) SameProofs(o *Connection) bool {
 	return c.Local.Proof.same(o.Local.Proof) && c.Remote.Proof.same(o.Remote.Proof)

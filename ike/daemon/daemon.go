@@ -59,6 +59,7 @@ type Daemon struct {
 	plane     *plane
 	pool      *pool
 	resolver  *resolver
+	inquirer  *inquirer
 	hub       *hub
 	counters  counters
 	sendNote  sendNote
@@ -144,10 +145,13 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 // makeParts makes everything that runs, and starts nothing.
 func (d *Daemon) makeParts(snap *policy.Snapshot, driver xfrm.Driver) {
+	d.inquirer = newInquirer(d.log.Warnf)
+	d.inquirer.warm(snap)
 	n := runtime.GOMAXPROCS(0)
 	for i := range n {
 		d.loops = append(d.loops, newLoop(d, shard.New(shard.Config{
 			Index: i, Count: n, HashKey: d.hashKey, Rand: rand.Reader, Snapshot: snap, Caps: d.caps, Recover: true,
+			Wall: time.Now, Staple: d.inquirer.staple,
 		})))
 	}
 	d.directory = &directoryLoop{d: d, dir: directory.New(rand.Reader), box: newMailbox[any]()}

@@ -123,6 +123,8 @@ func (l *loop) do(spi wire.SPI, action ike.Action) {
 		d.pool.add(a.Class, job{a.Run, func(r any) { l.tell(spi, ike.JobDone{Token: a.Token, Result: r}) }})
 	case ike.Resolve:
 		d.resolver.ask(a, func(ev ike.ResolveDone) { l.tell(spi, ev) })
+	case ike.Inquiry:
+		d.inquirer.ask(a, func(ev ike.InquiryDone) { l.tell(spi, ev) })
 	case ike.SADB:
 		d.plane.box.put(batchOf{spi, a, func(ev ike.SADBDone) { l.tell(spi, ev) }})
 	case ike.UsageQuery:

@@ -39,6 +39,7 @@ func (d *Daemon) reloadAll() (summary string, changes []directory.Change, proble
 	old := d.snapshot.Swap(snap)
 	d.disk.accept(load.StampOf(d.config.ConfigDir, snap))
 	d.applyLogLevel(snap)
+	d.inquirer.warm(snap)
 	// The shards first, so that a connection that the directory starts finds its new form there.
 	for _, l := range d.loops {
 		l.box.put(shard.Reload{Snapshot: snap})

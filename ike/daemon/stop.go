@@ -23,6 +23,7 @@ func (d *Daemon) stop() {
 	close(d.quit)
 	d.pool.close()
 	d.resolver.stop()
+	d.inquirer.stop()
 	d.inPlane(func(p *plane) {
 		p.releaseAll()
 		p.tellBlocked()

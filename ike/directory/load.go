@@ -11,7 +11,7 @@ import (
 // load takes over a snapshot. Claims come before anything is started or lowered, and releases last, so that no selector that is
 // to be protected before and after is without a policy between.
 func (t turn) load(s *policy.Snapshot) {
-	var changed, gone []*connection
+	var changed, reproved, gone []*connection
 	more := make(map[*connection][]string) // children that were added, where nothing else changed
 	for _, c := range t.conns {
 		if s.ByName(c.Name) == nil && !c.removed {
@@ -30,6 +30,8 @@ func (t turn) load(s *policy.Snapshot) {
 			more[c] = names
 		case c.removed || !sameMeaning(c.Connection, p):
 			changed = append(changed, c)
+		case !c.SameProofs(p):
+			reproved = append(reproved, c)
 		}
 		if c.removed || c.Start != p.Start {
 			c.operator, c.only, c.off = configured, nil, nil
@@ -50,6 +52,9 @@ func (t turn) load(s *policy.Snapshot) {
 		if names := more[c]; names != nil {
 			t.extend(c, names)
 		}
+	}
+	for _, c := range reproved {
+		t.reproved(c)
 	}
 	for _, c := range gone {
 		t.remove(c)
@@ -89,7 +94,7 @@ func (c *connection) dropUnknownChildren() {
 	}
 }
 
-// sameMeaning compares two connections without where they stand in their files.
+// sameMeaning compares two connections without where they stand in their files, and without the certificates and keys in the files that they name.
 func sameMeaning(a, b *policy.Connection) bool {
 	return reflect.DeepEqual(withoutPlace(a), withoutPlace(b))
 }
@@ -97,6 +102,7 @@ func sameMeaning(a, b *policy.Connection) bool {
 func withoutPlace(c *policy.Connection) policy.Connection {
 	out := *c
 	out.File, out.Line, out.Lines = "", 0, nil
+	out.Local.Proof, out.Remote.Proof = c.Local.Proof.Names(), c.Remote.Proof.Names()
 	out.Children = make([]*policy.Child, len(c.Children))
 	for i, ch := range c.Children {
 		child := *ch

@@ -28,13 +28,29 @@ func added(a, b *policy.Connection) (names []string) {
 	return names
 }
 
-// extend tells the IKE SAs of a connection of children that were added, and raises those that are wanted.
-func (t turn) extend(c *connection, children []string) {
+// inform tells the IKE SAs of a connection of its new form.
+func (t turn) inform(c *connection) {
 	for _, a := range c.sas {
 		if !a.lowered {
 			t.tell(a, ike.Reconfigure{Connection: c.Connection})
 		}
 	}
+}
+
+// reproved: certificates, keys or CRLs in the files that the connection names are others. What is up stays up; whoever proves an identity from now on
+// does it by the new ones.
+func (t turn) reproved(c *connection) {
+	t.inform(c)
+	text := "certificates or keys changed"
+	if c.active() {
+		text += ": in use from the next authentication on"
+	}
+	t.reloaded(c.Name, text)
+}
+
+// extend tells the IKE SAs of a connection of children that were added, and raises those that are wanted.
+func (t turn) extend(c *connection, children []string) {
+	t.inform(c)
 	wanted := slices.DeleteFunc(c.missing(), func(name string) bool { return !slices.Contains(children, name) })
 	if list := c.serving(); len(list) > 0 {
 		t.raise(c.survivor(list), wanted, nil)

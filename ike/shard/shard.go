@@ -12,8 +12,10 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"cygnet/ike"
+	"cygnet/ike/auth"
 	"cygnet/ike/wire"
 	"cygnet/policy"
 	"cygnet/xfrm"
@@ -28,6 +30,9 @@ type Config struct {
 	Caps         xfrm.Capabilities
 	// Recover makes a panic inside a machine end that machine alone. Off in tests and simulation.
 	Recover bool
+	// Wall and Staple are for jobs, see ike.Config.
+	Wall   func() time.Time
+	Staple func(*auth.Credential) []byte
 }
 
 // Shard is not safe for concurrent use.
@@ -171,7 +176,7 @@ func (s *Shard) open(now ike.Time, ev Open, out *[]Action) {
 }
 
 func (s *Shard) machineConfig(spi wire.SPI) ike.Config {
-	return ike.Config{Rand: s.c.Rand, Snapshot: s.c.Snapshot, Caps: s.c.Caps, SPI: spi, DrawSPI: s.drawForRekey}
+	return ike.Config{Rand: s.c.Rand, Snapshot: s.c.Snapshot, Caps: s.c.Caps, SPI: spi, DrawSPI: s.drawForRekey, Wall: s.c.Wall, Staple: s.c.Staple}
 }
 
 // Deadline says when to Step(Wake{}).

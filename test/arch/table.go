@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"ike/transport":   {"xfrm", "ike"}, // it delivers ike.Packet
 	"ike/eaptls":      {"ike/auth"},
 	// Leaves of the rim: the daemon translates.
-	"ike/control": {}, "ike/fetch": {}, "ike/radius": {}, "ike/store": {}, "ike/observe": {}, "ike/hook": {}, "ike/resolver": {},
+	"ike/control": {}, "ike/fetch": {"ike/auth"}, "ike/radius": {}, "ike/store": {}, "ike/observe": {}, "ike/hook": {}, "ike/resolver": {},
 	// Wiring.
 	"ike/daemon": {
 		"ike/shard", "ike/directory", "ike/transport", "ike/control", "ike/fetch", "ike/radius", "ike/store", "ike/observe", "ike/hook", "ike/resolver",
