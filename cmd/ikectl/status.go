@@ -162,6 +162,17 @@ func natWords(nat string) string {
 	return nat
 }
 
+// fragmentWords say whether large IKE messages travel in fragments (RFC 7383).
+func fragmentWords(sa *control.IKESA) string {
+	switch sa.Fragmentation {
+	case "used":
+		return fmt.Sprintf("in use, at most %d octets", sa.FragmentSize)
+	case "agreed":
+		return fmt.Sprintf("agreed, for messages above %d octets", sa.FragmentSize)
+	}
+	return "not agreed: large IKE messages need fragments of IP"
+}
+
 func (c *command) printIKE(sa *control.IKESA) {
 	role := "responder"
 	if sa.Initiator {
@@ -176,6 +187,9 @@ func (c *command) printIKE(sa *control.IKESA) {
 	}
 	c.row("  SPIs", sa.SPIi+" initiator, "+sa.SPIr+" responder")
 	c.row("  NAT", natWords(sa.NAT))
+	if sa.Fragmentation == "used" || c.verbose && sa.Fragmentation != "" {
+		c.row("  fragment", fragmentWords(sa))
+	}
 	if sa.Sent > 0 {
 		c.row("  waits", waits(sa))
 	}

@@ -18,6 +18,7 @@ const (
 	InitFull        = "init-full"        // too many half-open IKE SAs in all
 	InitNoSPI       = "init-no-spi"      // no SPI could be drawn
 	InitRefused     = "init-refused"     // an IKE_SA_INIT request was answered with a refusal
+	AuthNever       = "auth-never"       // an IKE_SA_INIT request was answered, and IKE_AUTH never came whole
 	CookieSent      = "cookie-sent"      // COOKIE demanded
 	CookieGood      = "cookie-good"      // a demanded COOKIE came back
 	CookieBad       = "cookie-bad"       // wrong or too old: a new one is demanded

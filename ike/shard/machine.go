@@ -47,6 +47,9 @@ func (s *Shard) turn(now ike.Time, m *machine, ev ike.Event, out *[]Action) {
 	var adopted []*machine
 	for _, a := range s.actions.List {
 		m.learn(a)
+		if f, ok := a.(ike.Finish); ok && f.Code == ike.CodeNoAnswer && m.first != nil && m.first.open {
+			s.count(AuthNever)
+		}
 		if a, ok := a.(ike.Adopt); ok {
 			adopted = append(adopted, s.adopt(m, a))
 		}

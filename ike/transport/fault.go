@@ -19,6 +19,8 @@ func FaultOf(local netip.Addr, err error) ike.SendFault {
 		return ike.SendNoSource
 	case noRoute:
 		return ike.SendNoRoute
+	case errors.Is(err, unix.EMSGSIZE):
+		return ike.SendTooLarge
 	}
 	return ike.SendRefused
 }

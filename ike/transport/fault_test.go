@@ -47,7 +47,7 @@ func TestFaultOf(t *testing.T) {
 		want  ike.SendFault
 	}{
 		{"127.0.0.1", unix.ENETUNREACH, ike.SendNoRoute}, {"127.0.0.1", unix.EHOSTUNREACH, ike.SendNoRoute}, {"127.0.0.1", unix.EPERM, ike.SendRefused},
-		{"127.0.0.1", unix.EINVAL, ike.SendRefused}, {"203.0.113.77", unix.EINVAL, ike.SendNoSource}, {"203.0.113.77", unix.EPERM, ike.SendRefused},
+		{"127.0.0.1", unix.EINVAL, ike.SendRefused}, {"127.0.0.1", unix.EMSGSIZE, ike.SendTooLarge}, {"203.0.113.77", unix.EINVAL, ike.SendNoSource}, {"203.0.113.77", unix.EPERM, ike.SendRefused},
 		{"2001:db8::77", unix.EADDRNOTAVAIL, ike.SendNoSource},
 	} {
 		if got := FaultOf(netip.MustParseAddr(c.local), fmt.Errorf("send: %w", c.err)); got != c.want {
