@@ -88,7 +88,7 @@ func exampleStatus() *control.Status {
 			{Name: "site-b", State: "up", Wanted: "up", Start: "boot", WhenDown: "drop", IKE: []control.IKESA{{
 				SPIi: "0123456789abcdef", SPIr: "fedcba9876543210", Phase: "established", Initiator: true,
 				Local: "192.0.2.1:500", Remote: "198.51.100.7:4500", LocalID: "gw-a.example", RemoteID: "gw-b.example",
-				Suite: "AES-GCM-256, SHA2-256, MODP-2048", NAT: "remote", Seconds: 3725, RekeyIn: 10000, ReauthIn: 20000,
+				Suite: "AES-GCM-256, SHA2-256, MODP-2048", NAT: "remote", Fragmentation: "used", FragmentSize: 576, Seconds: 3725, RekeyIn: 10000, ReauthIn: 20000,
 				Children: []control.Child{{Name: "lan", State: "up", SPIIn: "c0000001", SPIOut: "c0000002", Suite: "AES-GCM-256", Encap: "udp",
 					Local: []string{"10.1.0.0/16"}, Remote: []string{"10.2.0.0/16"}, BytesIn: 84, BytesOut: 1 << 21, PacketsIn: 1, PacketsOut: 1500,
 					ReplayDrops: 2, LastIn: 3, Seconds: 65, RekeyIn: 3000}},
@@ -119,6 +119,7 @@ site-b: up (start boot, drop when down)
     suite     AES-GCM-256, SHA2-256, MODP-2048
     SPIs      0123456789abcdef initiator, fedcba9876543210 responder
     NAT       remote
+    fragment  in use, at most 576 octets
     rekey     in 2h46m40s, authentication anew in 5h33m20s
   child       lan up for 1m5s
     local     10.1.0.0/16
