@@ -84,7 +84,12 @@ func (sa *SA) succeed() {
 		sa.answerRekeyIKE(a)
 	}
 	if x, ok := sa.requests.current.(*rekeyIKEExchange); ok && x.result != nil && !sa.responses.busy {
-		x.conclude(sa)
+		if sa.phase.name() == phaseEstablished {
+			x.conclude(sa)
+		} else {
+			x.wipe()
+			sa.done(x)
+		}
 	}
 	if len(n.heirs) > 0 && !sa.rekeyingIKE() && !sa.finished {
 		sa.decide()
@@ -276,7 +281,8 @@ func (sa *SA) yield(before *SA) {
 	}
 	sa.next.before = before
 	sa.queue, sa.postponed = nil, nil
-	sa.enter(&closing{limit: sa.now.Add(replacedLimit + 2*closingLimit), end: Finish{Code: CodeClosed, Text: "both sides rekeyed at once; the other IKE SA stays"}}, "yielded")
+	end := Finish{Code: CodeClosed, Text: "both sides rekeyed at once; the other IKE SA stays"}
+	sa.enter(&closing{limit: sa.now.Add(replacedLimit + 2*closingLimit), end: end, empty: true}, "yielded")
 	sa.postpone(replacedLimit, &lastExchange{payload: deleteIKE()})
 }
 
@@ -326,13 +332,15 @@ func (sa *SA) orphaned() bool {
 	return true
 }
 
-// replacedByPeer: the peer deletes this IKE SA while it has heirs: it has one of them in mind, and knows nothing of a rekey of ours (RFC 7296
-// section 2.8.2). Ours is forgotten.
+// replacedByPeer: the peer deletes this IKE SA while it has heirs: it has one of them in mind (RFC 7296 section 2.8.2). A rekey of ours that it has not
+// answered is forgotten; what its answer makes is concluded first, or its half of that would stay.
 func (sa *SA) replacedByPeer() bool {
 	if len(sa.next.heirs) == 0 || sa.next.replaced != nil {
 		return false
 	}
-	sa.orphaned()
+	if x, ok := sa.requests.current.(*rekeyIKEExchange); !ok || x.answer == nil {
+		sa.orphaned()
+	}
 	sa.next.deleted = true
 	return true
 }

@@ -203,3 +203,53 @@ func TestIKERekeyPendingHears(t *testing.T) {
 	n.run(5*time.Minute, nil)
 	n.one(1)
 }
+
+// TestIKERekeyAnswerInHand: the Delete of the old IKE SA comes while we still compute what the answer to our own rekey makes. That one lost; we finish it and delete it, so
+// that the peer's half of it does not stay.
+func TestIKERekeyAnswerInHand(t *testing.T) {
+	met := 0
+	for seed := range uint64(6) {
+		n := newPair(t, setup{seed: seed})
+		n.up()
+		old := n.a.sa.Status().SPIi
+		var held []datagram
+		release := func() {
+			for _, d := range held {
+				n.deliver(d)
+			}
+			held = nil
+		}
+		n.hook = func(d datagram) []datagram {
+			h, _ := wire.ParseHeader(d.data)
+			switch {
+			case h.SPIi != old || d.from.Addr() == addrA:
+			case h.Exchange == wire.CreateChildSA && h.Response():
+				held = append(held, d)
+				n.after(time.Second, release)
+				return nil
+			case h.Exchange == wire.Informational && !h.Response() && len(held) > 0:
+				met++
+				n.after(n.delay, func() { release(); n.deliver(d) })
+				return nil
+			}
+			return []datagram{d}
+		}
+		n.a.rekeyIKE()
+		n.b.rekeyIKE()
+		n.run(4*time.Second, func() bool { // b does not wait for the Delete of the loser, as other implementations do not
+			for _, m := range n.b.machines() {
+				for k, p := range m.postponed {
+					if _, ok := p.x.(*deleteOld); ok && n.now.Before(p.at) && p.at.Sub(n.now) <= yieldLimit {
+						m.postponed[k].at = n.now
+						n.b.turn(m, Wake{})
+					}
+				}
+			}
+			return false
+		})
+		n.one(1)
+	}
+	if met == 0 {
+		t.Error("the Delete never met the answer")
+	}
+}

@@ -66,7 +66,7 @@ func (x *createExchange) start(sa *SA) {
 		kx, err := suite.NewKeyExchange(group, bytes.NewReader(seed))
 		return keyPair{kx: kx, err: err}
 	}, func(result any) {
-		k, _ := result.(keyPair)
+		k := keyPairOf(result)
 		switch {
 		case k.kx == nil:
 			x.end(sa, &Refusal{Code: CodeInternal, Stage: x.name(), Why: fmt.Sprintf("cannot make a key for %s: %v", suite.DHName(group), k.err)})
@@ -142,6 +142,7 @@ func (x *createExchange) agree(sa *SA, m *message, public, nr []byte) {
 		k, ok := result.(keyPair)
 		switch {
 		case !ok:
+			sa.discard(x, x.plan, &Refusal{Stage: x.name(), Code: CodeInternal, Why: notComputed})
 		case sa.phase.name() != phaseEstablished:
 			k.wipe()
 			sa.done(x)

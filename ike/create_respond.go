@@ -105,7 +105,9 @@ func (sa *SA) answerChild(a *childAsk, then func(*child, *Refusal)) {
 	sa.job(sa.jobClass(), func() any { return bothHalves(group, seed, peer) }, func(result any) {
 		k, ok := result.(keyPair)
 		switch {
-		case !ok || errors.Is(k.err, suite.ErrPublicValue): // RFC 6989 section 2.5
+		case !ok:
+			then(nil, temporary(a.stage, notComputed))
+		case errors.Is(k.err, suite.ErrPublicValue): // RFC 6989 section 2.5
 			then(nil, invalidSyntax(a.stage, "an unusable key: %v", k.err))
 		case k.err != nil:
 			then(nil, temporary(a.stage, fmt.Sprintf("key exchange: %v", k.err)))

@@ -161,7 +161,7 @@ func (x *initExchange) exchangeKeys(sa *SA) {
 		kx, err := suite.NewKeyExchange(group, bytes.NewReader(seed))
 		return keyPair{kx: kx, err: err}
 	}, func(result any) {
-		k, _ := result.(keyPair)
+		k := keyPairOf(result)
 		if k.kx == nil {
 			sa.fail(&Refusal{Code: CodeInternal, Stage: x.name(), Why: fmt.Sprintf("cannot make a key for %s: %v", suite.DHName(group), k.err)})
 			return
@@ -303,6 +303,7 @@ func (x *initExchange) agree(sa *SA, m *message, chosen suite.IKE, public, nr []
 	}, func(result any) {
 		k, ok := result.(keyPair)
 		if !ok {
+			sa.fail(&Refusal{Code: CodeInternal, Stage: x.name(), Why: notComputed})
 			return
 		}
 		x.busy = false

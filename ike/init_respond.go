@@ -3,6 +3,7 @@ package ike
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -95,7 +96,10 @@ func (sa *SA) agreeInit(m *message, candidates []*policy.Connection, chosen wire
 	group, seed, peer := wanted.Group, sa.draw(keyOctets), slices.Clone(public)
 	sa.job(JobInit, func() any { return bothHalves(group, seed, peer) }, func(result any) {
 		k, ok := result.(keyPair)
-		if !ok || k.err != nil {
+		if !ok {
+			k.err = errors.New(notComputed)
+		}
+		if k.err != nil {
 			sa.drop("an IKE_SA_INIT request from %v with an unusable key: %v", m.path.Remote, k.err)
 			return
 		}

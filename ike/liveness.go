@@ -116,6 +116,10 @@ func (sa *SA) probe() {
 func (sa *SA) disowned(p Packet, m *wire.Message) {
 	r := &sa.requests
 	n := errorNotify(m.Payloads)
+	if p, ok := sa.phase.(*closing); ok && p.empty && n != nil && n.Kind == wire.NotifyInvalidIKESPI {
+		p.overdue(sa) // nothing hangs on it, whoever says so
+		return
+	}
 	asking := sa.phase.name() == phaseEstablished || sa.phase.name() == phaseAuthenticating
 	if n == nil || n.Kind != wire.NotifyInvalidIKESPI || !asking || r.disowned {
 		return

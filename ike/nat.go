@@ -194,6 +194,9 @@ func (sa *SA) follow(from Path) {
 func (sa *SA) moveTo(p Path) {
 	old := sa.path
 	sa.path = p
+	if sa.up != 0 {
+		sa.out.Add(Moved{From: old, To: p})
+	}
 	sa.report(Report{Code: CodePhase, Text: "the peer's mapping moved from " + old.Remote.String() + " to " + p.Remote.String()})
 	for _, c := range sa.children {
 		switch {

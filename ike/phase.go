@@ -54,6 +54,7 @@ func (*established) overdue(*SA)            {}
 type closing struct {
 	limit Time
 	end   Finish
+	empty bool // it never had a child: the peer may not even know it
 }
 
 func (*closing) name() phaseName          { return phaseClosing }

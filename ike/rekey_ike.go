@@ -73,7 +73,7 @@ func (x *rekeyIKEExchange) start(sa *SA) {
 		kx, err := suite.NewKeyExchange(group, bytes.NewReader(seed))
 		return keyPair{kx: kx, err: err}
 	}, func(result any) {
-		k, _ := result.(keyPair)
+		k := keyPairOf(result)
 		switch {
 		case k.kx == nil:
 			x.end(sa, &Refusal{Code: CodeInternal, Stage: x.name(), Why: fmt.Sprintf("cannot make a key for %s: %v", suite.DHName(group), k.err)})
@@ -112,7 +112,7 @@ func (x *rekeyIKEExchange) onResponse(sa *SA, m *message) {
 	case m.rule.mark == carriesErrorAlone:
 		x.onError(sa, errorNotify(m.payloads))
 	case m.rule.mark != carriesIKEProposal:
-		sa.bad(x, &Refusal{Stage: x.name(), Code: CodeProtocol, Why: "the peer answers the rekey of the IKE SA by a child"})
+		x.broken(sa, &Refusal{Stage: x.name(), Code: CodeProtocol, Why: "the peer answers the rekey of the IKE SA by a child"})
 	default:
 		x.take(sa, m)
 	}
@@ -140,6 +140,15 @@ func (x *rekeyIKEExchange) take(sa *SA, m *message) {
 		}
 		r.Why = "the peer's SPI for the new IKE SA is zero"
 	}
+	x.broken(sa, r)
+}
+
+// broken: the answer cannot be used. Where the peer's own rekey has made a heir that one stays.
+func (x *rekeyIKEExchange) broken(sa *SA, r *Refusal) {
+	if sa.orphaned() {
+		sa.refused(r, "")
+		return
+	}
 	sa.bad(x, r)
 }
 
@@ -155,11 +164,11 @@ func (x *rekeyIKEExchange) agree(sa *SA, m *message, chosen suite.IKE, public, n
 		k, ok := result.(*rekeyKeys)
 		switch {
 		case !ok || k.err != nil:
-			why := "internal error"
+			why := notComputed
 			if ok {
 				why = k.err.Error()
 			}
-			sa.bad(x, &Refusal{Stage: x.name(), Code: CodeProtocol, Why: "the peer's key for the new IKE SA cannot be used: " + why})
+			x.broken(sa, &Refusal{Stage: x.name(), Code: CodeProtocol, Why: "the peer's key for the new IKE SA cannot be used: " + why})
 		case sa.phase.name() != phaseEstablished:
 			k.wipe()
 			sa.done(x)
@@ -195,7 +204,7 @@ func (x *rekeyIKEExchange) conclude(sa *SA) {
 	x.result = nil
 	if _, err := sa.birth(k.keys, x.spi, x.theirs, true, x.nonce, nonce.Data); err != nil {
 		k.wipe()
-		sa.bad(x, &Refusal{Stage: x.name(), Code: CodeInternal, Why: fmt.Sprintf("cannot use the keys of the new IKE SA: %v", err)})
+		x.broken(sa, &Refusal{Stage: x.name(), Code: CodeInternal, Why: fmt.Sprintf("cannot use the keys of the new IKE SA: %v", err)})
 		return
 	}
 	sa.done(x)

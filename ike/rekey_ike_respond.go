@@ -61,7 +61,7 @@ func (sa *SA) onRekeyIKERequest(m *message) {
 			return
 		}
 		if !ok {
-			k = &rekeyKeys{keyPair: keyPair{err: errors.New("internal error")}}
+			k = &rekeyKeys{keyPair: keyPair{err: errors.New(notComputed)}}
 		}
 		a.result = k // answerRekeyIKE follows as soon as no child is in between
 	})

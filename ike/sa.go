@@ -49,6 +49,7 @@ type SA struct {
 
 	noises    int // unauthentic messages so far
 	waits     map[Token]func(Event)
+	computing []computing // jobs that are not answered, oldest first
 	lastToken Token
 
 	now      Time     // of the Step that runs
@@ -108,6 +109,8 @@ func (sa *SA) Step(now Time, ev Event, out *Actions) {
 		} else {
 			sa.rekeyAsked(e.Child)
 		}
+	case Follow:
+		sa.onFollow(e)
 	case Reconfigure:
 		sa.reconfigure(e)
 	case Probe:
@@ -221,27 +224,6 @@ func wipe(x any) {
 	if k, ok := x.(interface{ wipe() }); ok {
 		k.wipe()
 	}
-}
-
-// job has run computed outside.
-func (sa *SA) job(class JobClass, run func() any, then func(any)) {
-	t := sa.wait(func(ev Event) {
-		if d, ok := ev.(JobDone); ok {
-			then(d.Result)
-		}
-	})
-	sa.out.Add(Job{Token: t, Class: class, Run: run})
-}
-
-// jobOf is a job of an exchange of ours. When that is over, its result is of no use any more.
-func (sa *SA) jobOf(x exchange, class JobClass, run func() any, then func(any)) {
-	sa.job(class, run, func(result any) {
-		if sa.current(x) {
-			then(result)
-		} else {
-			wipe(result)
-		}
-	})
 }
 
 // jobClass is where our jobs stand in the queue once keys exist.
@@ -365,6 +347,7 @@ func (sa *SA) wipe() {
 	sa.requests, sa.responses = requests{}, responses{}
 	sa.queue, sa.postponed, sa.children, sa.fading = nil, nil, nil, nil
 	clear(sa.waits)
+	sa.computing = nil
 }
 
 // duration prints milliseconds below a second, tenths below ten seconds, else seconds.

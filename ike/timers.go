@@ -42,6 +42,7 @@ func (sa *SA) Deadline() (Time, bool) {
 	e.add(sa.phase.deadline())
 	e.add(sa.requests.due, sa.requests.waiting())
 	e.add(sa.reassemblyDue())
+	e.add(sa.jobDue())
 	e.add(sa.initDue())
 	e.add(sa.keepaliveDue())
 	e.add(sa.livenessDue())
@@ -60,7 +61,7 @@ func (sa *SA) Deadline() (Time, bool) {
 
 // onWake does what is due. Each step may end the machine.
 func (sa *SA) onWake() {
-	for _, step := range []func(){sa.wakePhase, sa.wakeReassembly, sa.wakeInit, sa.wakeRequest, sa.wakeContact, sa.wakeChildren, sa.wakeBehind, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.wakeLiveness, sa.wakeKeepalive} {
+	for _, step := range []func(){sa.wakePhase, sa.wakeJobs, sa.wakeReassembly, sa.wakeInit, sa.wakeRequest, sa.wakeContact, sa.wakeChildren, sa.wakeBehind, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.wakeLiveness, sa.wakeKeepalive} {
 		if step(); sa.finished {
 			return
 		}

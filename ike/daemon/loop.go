@@ -138,6 +138,8 @@ func (l *loop) do(spi wire.SPI, action ike.Action) {
 			d.plane.box.put(adoptOf{spi, a.SPI})
 			d.directory.box.put(directory.Adopted{SPI: spi, Heir: a.SPI})
 		}
+	case ike.Moved:
+		d.directory.box.put(directory.Moved{SPI: spi, Moved: a})
 	case ike.Reauthenticate:
 		d.directory.box.put(directory.Reauthenticate{SPI: spi})
 	case ike.Report:

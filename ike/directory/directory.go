@@ -212,6 +212,8 @@ func (d *Directory) Step(now ike.Time, ev Event, out *[]Action) {
 		t.adopted(ev)
 	case Reauthenticate:
 		t.reauthenticate(ev)
+	case Moved:
+		t.moved(ev)
 	case ChildFailed:
 		t.childFailed(ev)
 	case CallerRefused:

@@ -195,6 +195,8 @@ func (p *party) do(spi wire.SPI, action ike.Action) {
 			p.soon(func() { p.adopt(spi, a.SPI) })
 			p.toDirectory(directory.Adopted{SPI: spi, Heir: a.SPI})
 		}
+	case ike.Moved:
+		p.toDirectory(directory.Moved{SPI: spi, Moved: a})
 	case ike.Reauthenticate:
 		p.toDirectory(directory.Reauthenticate{SPI: spi})
 	case ike.Report:

@@ -272,7 +272,8 @@ func isInit(data []byte) bool {
 func (n *node) established() (text string, at ike.Time) {
 	var b strings.Builder
 	for _, m := range n.machines() {
-		if m.Phase == "established" || m.Phase == "closing" {
+		// One that is closing and has nothing ends by a hint that nobody has proved: the peer may not know it.
+		if m.Phase == "established" || m.Phase == "closing" && len(m.Children) > 0 {
 			fmt.Fprintf(&b, "%+v\n", m)
 		}
 	}

@@ -278,6 +278,8 @@ func (n *node) do(spi wire.SPI, action ike.Action) {
 			w.saw("IKE SA rekeyed")
 		}
 		n.adopt(spi, a)
+	case ike.Moved:
+		n.toDirectory(directory.Moved{SPI: spi, Moved: a})
 	case ike.Reauthenticate:
 		w.saw("reauthentication")
 		n.toDirectory(directory.Reauthenticate{SPI: spi})
@@ -302,7 +304,7 @@ func (n *node) toDirectory(ev directory.Event) {
 // job computes at once and gives the result later. A pool past its bound drops a job, and its machine hears nothing.
 func (n *node) job(spi wire.SPI, a ike.Job) {
 	w := n.w
-	if w.wild && a.Class != ike.JobEstablished && w.chance(w.weather.jobLost) {
+	if w.wild && w.chance(w.weather.jobLost) {
 		w.saw("job lost")
 		return
 	}

@@ -292,16 +292,12 @@ func (w *world) quietNATs() {
 	outward := func(c *conn, k int) { w.probe(c, k, 1, c.want) }
 	w.runUntil(w.now.Add(45 * time.Second))
 	behind(inward)
-	// Of two IKE SAs that serve a peer during a reauthentication only the one that hears from the new mapping can follow.
-	calm := w.unsettled() == ""
 	for _, x := range w.nats {
 		x.rebind()
 	}
 	behind(outward)
 	behind(outward) // what was on its way from the old mapping may have moved it back: the next packet counts
-	if calm {
-		behind(inward)
-	}
+	behind(inward)
 	w.settle(settleMost)
 }
 
