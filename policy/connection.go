@@ -173,9 +173,21 @@ func hostName(s string) bool {
 	return len(s) <= 253 && strings.Trim(labels[len(labels)-1], "0123456789") != ""
 }
 
+// start reads when the connection comes up, and knows the words that others have for it.
+func (t *table) start() Start {
+	foreign := map[string]Start{"start": StartBoot, "auto": StartBoot, "yes": StartBoot, "route": StartTraffic, "trap": StartTraffic, "ondemand": StartTraffic,
+		"add": StartManual, "none": StartManual, "ignore": StartManual, "no": StartManual}
+	if s, _ := t.rows["start"].(string); foreign[s] != "" {
+		t.get("start")
+		t.problem("start", "bad-value", fmt.Sprintf("write start = %q; the words are manual, boot, traffic", foreign[s]), "start = %q in %s is none of manual, boot, traffic", s, t.path)
+		return DefaultStart
+	}
+	return Start(t.word("start", string(DefaultStart), string(StartManual), string(StartBoot), string(StartTraffic)))
+}
+
 // behaviour reads when the connection comes up and what happens while it is down.
 func (r *reader) behaviour(t *table, c *Connection) {
-	c.Start = Start(t.word("start", string(DefaultStart), string(StartManual), string(StartBoot), string(StartTraffic)))
+	c.Start = t.start()
 	fallback := "drop"
 	if c.Start == StartManual {
 		fallback = "pass" // nothing is installed before "up" and nothing is left after "down"

@@ -40,6 +40,8 @@ const (
 	MaxLifeAmount     = 1 << 60
 	lifetimeFraction  = 10
 	shortLifetime     = time.Minute // below it is a warning
+	// rekeyMargin is enough to send a rekey four times, at the default timeout of liveness.
+	rekeyMargin = 30 * time.Second
 
 	// DefaultReplayWindow holds what several CPUs reorder at gigabit speeds; RFC 4303 section 3.4.3 wants at least 32 and prefers 64.
 	DefaultReplayWindow = 128

@@ -78,6 +78,8 @@ func (t *table) lifetimes() IKELifetime {
 		t.problem("over_time", "lifetime", "leave over_time out for a tenth of rekey_time", "over_time = \"0\" of %s would end the IKE SA in the moment in which its rekey begins", t.path)
 	case l.Jitter > 0 && l.Jitter >= first && first > 0:
 		t.problem("rand_time", "lifetime", "leave rand_time out for a tenth of rekey_time", "rand_time of %s is %s, which may leave nothing of %s", t.path, brief(l.Jitter), brief(first))
+	case overGiven:
+		t.tight("over_time", l.Over, first, "the IKE SA")
 	}
 	t.never("rekey_time", first, "the IKE SA")
 	t.short("rekey_time", l.Rekey)
@@ -102,6 +104,8 @@ func (t *table) childLifetimes() ChildLifetime {
 		t.problem("life_time", "lifetime", "leave life_time out for "+brief(l.Rekey+l.Rekey/lifetimeFraction), "life_time of %s is %s, which ends the child before it is rekeyed after %s", t.path, brief(l.Hard), brief(l.Rekey))
 	case l.Jitter > 0 && l.Jitter >= l.Rekey && l.Rekey > 0:
 		t.problem("rand_time", "lifetime", "leave rand_time out for a tenth of rekey_time", "rand_time of %s is %s, which may leave nothing of %s", t.path, brief(l.Jitter), brief(l.Rekey))
+	case given:
+		t.tight("life_time", l.Hard-l.Rekey, l.Rekey, "the child")
 	}
 	if !given {
 		t.never("rekey_time", l.Rekey, "the child")
@@ -133,6 +137,15 @@ func (t *table) amount(softKey, hardKey string, low int64) (soft, hard uint64) {
 func (t *table) never(key string, d time.Duration, what string) {
 	if d == 0 {
 		t.warning(key, "lifetime", "leave "+key+" out", "this side never gives %s of %s new keys: the peer must", what, t.path)
+	}
+}
+
+// tight warns of an end so soon after the rekey begins that a few lost packets would cut the tunnel.
+func (t *table) tight(key string, left, rekey time.Duration, what string) {
+	wanted := min(rekeyMargin, rekey/lifetimeFraction)
+	if rekey >= shortLifetime && left < wanted { // of shorter ones short tells
+		t.warning(key, "lifetime", "leave "+key+" out for a tenth of rekey_time", "%s of %s leaves %s for a rekey before %s ends: a few lost packets, or a peer that restarts, would cut the tunnel; at least %s is wanted",
+			key, t.path, brief(left), what, brief(wanted))
 	}
 }
 

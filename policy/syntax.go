@@ -14,6 +14,13 @@ func explainSyntax(p *Problem, at toml.ParseError, text string) {
 	if p.Line < 1 || p.Line > len(lines) || explainBracket(p, at, text, lines) {
 		return
 	}
+	if key, ok := strings.CutSuffix(at.Message, " has already been defined."); ok {
+		key = strings.Trim(strings.TrimPrefix(key, "Key "), "'")
+		if first := keyLines(text)[key]; first > 0 && first < p.Line {
+			p.Text, p.Hint = fmt.Sprintf("%s stands here for the second time", key), fmt.Sprintf("keep one of the two; the first is at line %d", first)
+			return
+		}
+	}
 	line := lines[p.Line-1]
 	switch word := bareWord(line); {
 	case strings.Contains(line, "psk") || strings.Contains(line, "secret"):

@@ -213,6 +213,9 @@ func (t *table) done() {
 			continue
 		}
 		hint := foreignKey(key)
+		if t.path == "" && key == "child" {
+			hint = "a child is part of its connection: [connection.NAME.child.NAME]"
+		}
 		if hint == "" {
 			hint = didYouMean(key, t.asked, "known here: "+strings.Join(t.asked, ", "))
 		}
