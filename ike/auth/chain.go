@@ -112,7 +112,8 @@ func flaw(c *x509.Certificate, below int, at time.Time) *Fault {
 		return &Fault{Code: FaultMalformed, Why: fmt.Sprintf("the %s %s has a critical extension that is not known here: %s", what, label(c), text(open[0].String()))}
 	}
 	if below > 0 && c.BasicConstraintsValid && c.MaxPathLen >= 0 && below > c.MaxPathLen {
-		return &Fault{Code: FaultConstraint, Why: fmt.Sprintf("the CA %s allows %d CAs below it, there are %d", label(c), c.MaxPathLen, below)}
+		return &Fault{Code: FaultConstraint, Why: fmt.Sprintf("the CA %s allows at most %d CAs below it, and has %d", label(c), c.MaxPathLen, below),
+			Hint: "issue the certificate directly under that CA, or use another"}
 	}
 	return nil
 }
@@ -131,28 +132,28 @@ func dated(c *x509.Certificate, what string, at time.Time) *Fault {
 
 // issuer finds the CA that signed the last certificate of a chain, roots first.
 func (t *Trust) issuer(c *x509.Certificate, chain, sent []*x509.Certificate) (*x509.Certificate, *Fault) {
-	var namesake *x509.Certificate
-	var why error
+	why := "" // a CA of the right name is not the one
 	for _, ca := range slices.Concat(t.Roots, t.Intermediates, sent) {
 		if !bytes.Equal(ca.RawSubject, c.RawIssuer) || slices.ContainsFunc(chain, ca.Equal) {
 			continue
 		}
-		err := checkKey(ca.PublicKey)
-		if err == nil {
-			err = c.CheckSignatureFrom(ca)
-		}
-		if err == nil {
+		because := ""
+		if err := checkKey(ca.PublicKey); err != nil {
+			because = "it has " + err.Error()
+		} else if err := c.CheckSignatureFrom(ca); err != nil {
+			because = notIssued(c, err)
+		} else {
 			return ca, nil
 		}
-		if namesake == nil {
-			namesake, why = ca, err
+		if why == "" {
+			why = because
 		}
 	}
-	f := &Fault{Code: FaultIssuer, Detail: chainText(chain, dnText(c.RawIssuer)) + "; trusted: " + labels(t.Roots), Setting: SettingCA}
 	name := dnText(c.RawIssuer)
+	f := &Fault{Code: FaultIssuer, Detail: chainText(chain, name) + "; trusted: " + labels(t.Roots), Setting: SettingCA}
 	switch {
-	case namesake != nil:
-		f.Why = fmt.Sprintf("%s names %s as its issuer, but the CA of that name here did not issue it: %s", label(c), name, notIssued(c, why))
+	case why != "":
+		f.Why = fmt.Sprintf("%s names %s as its issuer, but the CA of that name at hand did not issue it: %s", label(c), name, why)
 		f.Hint = "perhaps the CA was made anew; take the CA file from the peer's side"
 	case bytes.Equal(c.RawIssuer, c.RawSubject):
 		f.Why = fmt.Sprintf("%s signed itself, and is none of the CAs that are trusted here", label(c))
@@ -176,7 +177,7 @@ func notIssued(c *x509.Certificate, err error) string {
 	case errors.Is(err, x509.ErrUnsupportedAlgorithm):
 		return "it is signed by an algorithm that is not supported"
 	}
-	return text(strings.TrimPrefix(err.Error(), "x509: "))
+	return "the signature does not fit that CA's key"
 }
 
 // label names a certificate by its subject, or by what it proves if it has none.

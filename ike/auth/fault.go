@@ -26,9 +26,9 @@ const (
 	SettingID         = "remote.id"
 	SettingCA         = "remote.ca"
 	SettingCert       = "remote.cert"
-	SettingKey        = "remote.key"
+	SettingKey        = "remote.public_key"
 	SettingRevocation = "revocation"
-	SettingSHA1       = "sha1"
+	SettingSHA1       = "sha1_signatures"
 	SettingLocal      = "local.cert"
 	SettingLocalID    = "local.id"
 )

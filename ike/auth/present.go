@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/x509"
 	"fmt"
+	"strings"
 
 	"cygnet/ike/wire"
 )
@@ -70,7 +71,7 @@ func (p *presented) addCertificate(der []byte) *Fault {
 	case err == nil:
 		p.others = append(p.others, c)
 	case p.leaf == nil:
-		f := &Fault{Code: FaultMalformed, Why: "the peer's certificate cannot be used: " + text(err.Error())}
+		f := &Fault{Code: FaultMalformed, Why: "the peer's certificate cannot be used: " + text(strings.TrimPrefix(err.Error(), "x509: ")), Hint: "the peer's first CERT payload must hold its own X.509 certificate with a key of a kind and size that are accepted"}
 		if c != nil {
 			f.Code, f.Detail = FaultKey, "the certificate is that of "+label(c)
 		}

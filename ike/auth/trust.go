@@ -152,7 +152,7 @@ func (t *Trust) judge(p *presented, c *Claim) (*Evidence, *Fault) {
 	id, ok := proves(p.leaf, c.ID)
 	if !ok {
 		why, hint := unproven(p.leaf, c.ID)
-		return nil, &Fault{Code: FaultIdentity, Why: why, Hint: hint}
+		return nil, &Fault{Code: FaultIdentity, Why: why, Hint: hint, Detail: chainText(chain, "")}
 	}
 	e := &Evidence{Identity: id, Keys: []*PublicKey{key}, Chain: chain, How: fmt.Sprintf("certificate of %s, issued by %s", label(p.leaf), dnText(p.leaf.RawIssuer))}
 	e.NotAfter, _ = Expiry(chain)
@@ -232,6 +232,7 @@ func (t *Trust) stranger(sent string) *Fault {
 		f.Setting = SettingCA
 	default:
 		f.Why += ", and no key, certificate or CA is configured for it"
+		f.Hint, f.Setting = fmt.Sprintf("name the file with the peer's CA in %s", SettingCA), SettingCA
 	}
 	return f
 }
@@ -247,12 +248,12 @@ func (t *Trust) revocation(e *Evidence, p *presented, c *Claim) *Fault {
 		switch l.State {
 		case LinkRevoked:
 			return &Fault{Code: FaultRevoked, Why: fmt.Sprintf("the certificate of %s was revoked on %s: %s (%s of %s)", label(l.Cert), date(l.At), l.Why, l.By, label(l.Issuer)),
-				Hint: "the peer needs a new certificate", Detail: c.sides(e.Chain[0]), Setting: SettingRevocation}
+				Hint: "the peer needs a new certificate", Detail: c.sides(e.Chain[0]) + "; " + chainText(e.Chain, ""), Setting: SettingRevocation}
 		case LinkUnknown:
 			e.Ask = append(e.Ask, sources(l.Cert, l.Issuer)...)
 			e.Notes = append(e.Notes, fmt.Sprintf("nobody says whether the certificate of %s is revoked: %s", label(l.Cert), l.Why))
 			if t.Revocation == RevocationStrict && unknown == nil {
-				unknown = &Fault{Code: FaultUnknown, Why: e.Notes[len(e.Notes)-1], Detail: c.sides(e.Chain[0]), Setting: SettingRevocation,
+				unknown = &Fault{Code: FaultUnknown, Why: e.Notes[len(e.Notes)-1], Detail: c.sides(e.Chain[0]) + "; " + chainText(e.Chain, ""), Setting: SettingRevocation,
 					Hint: `let a CRL or OCSP responder be reached from here, or take revocation = "soft"`}
 			}
 		}
