@@ -209,6 +209,10 @@ func (sa *SA) onInit(p Packet, m *wire.Message) {
 
 // onPacket looks at a response. Nothing in it is proved: what cannot be used is dropped, and the attempt goes on.
 func (x *initExchange) onPacket(sa *SA, p Packet, m *wire.Message) {
+	if len(p.Data) > wire.MaxInit {
+		sa.noise("an IKE_SA_INIT response from %v of %d octets, more than %d", p.Remote, len(p.Data), wire.MaxInit)
+		return
+	}
 	row := ruleFor(m.Header, phaseOpening, m.Payloads)
 	if row == nil || hasCritical(m.Payloads) {
 		return

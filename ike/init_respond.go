@@ -31,6 +31,10 @@ func (sa *SA) onInitRequest(p Packet, m *wire.Message) {
 // answerInit chooses a suite and computes the keys. What is wrong with the request ends the machine: nothing is kept for strangers.
 func (sa *SA) answerInit(p Packet, m *wire.Message) {
 	sa.since, sa.path, sa.peerSPI = sa.now, p.Path, m.SPIi
+	if len(p.Data) > wire.MaxInit {
+		sa.drop("an IKE_SA_INIT request from %v of %d octets, more than %d", p.Remote, len(p.Data), wire.MaxInit)
+		return
+	}
 	row := ruleFor(m.Header, phaseOpening, m.Payloads)
 	if row == nil || m.SPIi == 0 || m.SPIr != 0 || m.MessageID != 0 || !m.Initiator() {
 		sa.drop("an IKE_SA_INIT request from %v that is none", p.Remote)

@@ -26,6 +26,7 @@ const (
 
 // Bounds that others keep; they stand here so that there is one table.
 const (
+	MaxInit       = 8 << 10          // octets of an IKE_SA_INIT message, which is kept until AUTH has covered it; the longest honest one names 300 CAs
 	MaxBeforeAuth = 16 << 10         // octets kept of a peer that has not proved its identity: certificates, fragments, EAP
 	MaxChain      = 8                // certificates from the end entity to a root
 	MinRSABits    = 2048             // below it a signature proves nothing
