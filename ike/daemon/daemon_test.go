@@ -58,7 +58,7 @@ func TestUpDown(t *testing.T) {
 	}
 	b.await("wanted at B too", func(c control.Connection) bool { return c.Wanted == "up" && isUp(c) })
 	b.down("a")
-	if _, f := a.up("b"); f != nil && (f.Code != "closed" || !strings.HasPrefix(f.Hint, "was it taken down there?")) {
+	if _, f := a.up("b"); f == nil || f.Code != "closed" || !strings.HasPrefix(f.Hint, "was it taken down there?") || !strings.Contains(f.Hint, "; next try in ") {
 		t.Errorf("up of what is down at the other end: %+v", f)
 	}
 	if text, f := b.up("a"); f != nil {

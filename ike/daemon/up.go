@@ -50,7 +50,13 @@ type raise struct {
 	waiting []string   // all children that are to be up
 	fault   ike.Report // the last failure of the connection that was reported
 	probed  ike.Time   // the peer is being asked whether it lives, since then; 0: it is not
+
+	took    time.Duration    // until all was up
+	settled <-chan time.Time // since all is up: when that is believed; nil: it is not up
 }
+
+// settleTime passes before up is told. A peer whose operator took the connection down proves itself, lets it come up and closes it at once.
+const settleTime = 200 * time.Millisecond
 
 func (u *raise) run(ctx context.Context) *control.Failure {
 	v, err := u.b.d.view(u.conn.Name)
@@ -71,6 +77,9 @@ func (u *raise) run(ctx context.Context) *control.Failure {
 	for {
 		select {
 		case <-ctx.Done():
+			if u.settled != nil && u.stays() {
+				return nil
+			}
 			return u.tooLong()
 		case <-u.b.d.stopping:
 			return stopping()
@@ -79,7 +88,14 @@ func (u *raise) run(ctx context.Context) *control.Failure {
 				return f
 			}
 		case <-tick.C: // news may have been lost when there were very many
-			if u.probed != 0 && u.answered() || u.watcher.lost.Swap(0) > 0 && u.look() {
+			if u.probed != 0 && u.answered() {
+				return nil
+			}
+			if u.watcher.lost.Swap(0) > 0 {
+				u.look()
+			}
+		case <-u.settled:
+			if u.settled = nil; u.stays() {
 				return nil
 			}
 		}
@@ -89,9 +105,7 @@ func (u *raise) run(ctx context.Context) *control.Failure {
 // hear handles one piece of news and reports whether the wait is over.
 func (u *raise) hear(n news) (over bool, f *control.Failure) {
 	if n.finish != nil {
-		switch {
-		case u.look():
-			return true, nil
+		switch u.look(); {
 		case u.another():
 			return false, nil
 		case u.probed != 0: // it is wanted: the directory begins anew
@@ -104,7 +118,8 @@ func (u *raise) hear(n news) (over bool, f *control.Failure) {
 	r := n.report
 	switch {
 	case r.Code == ike.CodeChildUp:
-		return u.look(), nil
+		u.look()
+		return false, nil
 	case r.Code == directory.CodeNoAddress && !u.another(): // with another the peer came to us
 		return true, u.asFailure(r)
 	case r.Code.Failure() && (r.Child == "" || slices.Contains(u.waiting, r.Child)):
@@ -120,13 +135,24 @@ func (u *raise) hear(n news) (over bool, f *control.Failure) {
 	return false, nil
 }
 
-// look asks whether all children are up now, and ends the stream if so.
-func (u *raise) look() bool {
+// look asks whether all children are up now; if so they have a moment to stay up.
+func (u *raise) look() {
+	v, err := u.b.d.view(u.conn.Name)
+	switch {
+	case err != nil || !v.up(u.waiting):
+		u.settled = nil
+	case u.settled == nil:
+		u.took, u.settled = time.Since(u.start), time.After(settleTime)
+	}
+}
+
+// stays ends the stream if all children are still up.
+func (u *raise) stays() bool {
 	v, err := u.b.d.view(u.conn.Name)
 	if err != nil || !v.up(u.waiting) {
 		return false
 	}
-	u.done(fmt.Sprintf("up in %s: ", elapsed(time.Since(u.start))), v)
+	u.done(fmt.Sprintf("up in %s: ", elapsed(u.took)), v)
 	return true
 }
 
@@ -159,7 +185,7 @@ func (u *raise) failure(end ike.Finish) *control.Failure {
 	if end.Code == ike.CodeClosed {
 		hint = "was it taken down there? What is down at one end comes up with ikectl up at that end"
 	}
-	return control.Fail(string(end.Code), end.Text, hint)
+	return u.asFailure(ike.Report{Code: end.Code, Text: end.Text, Hint: hint})
 }
 
 func (u *raise) asFailure(r ike.Report) *control.Failure {
