@@ -178,7 +178,7 @@ func (r *reader) trust(t *table) (p Proof) {
 			p.Files = append(p.Files, x.files...)
 		}
 	}
-	p.CRLs, p.text = crls, strings.Join(parts, "; ")
+	p.CRLs = crls
 	named := false
 	for _, k := range []string{"ca", "cert", "public_key"} {
 		_, there := t.rows[k]
@@ -190,7 +190,7 @@ func (r *reader) trust(t *table) (p Proof) {
 		}
 		return p
 	}
-	p.Trust = &auth.Trust{Pinned: pinned, Keys: keys}
+	p.Trust, p.text = &auth.Trust{Pinned: pinned, Keys: keys}, cmp.Or(strings.Join(parts, "; "), "nothing")
 	for _, c := range ca { // a file may hold a CA's whole chain: what is not self-issued helps to build chains, unless there is nothing else to trust
 		if bytes.Equal(c.RawIssuer, c.RawSubject) {
 			p.Trust.Roots = append(p.Trust.Roots, c)
@@ -225,7 +225,7 @@ func (r *reader) proofs(t *table, c *Connection) {
 	} else if _, given := t.rows["revocation"]; given {
 		t.problem("revocation", "contradiction", `add ca = "ca/example.pem" to remote, or leave revocation out`, "revocation in %s, whose peer proves itself by a pre-shared key", t.path)
 	}
-	if c.UsesPSK() {
+	if c.Local.Proof.text == "" || c.Remote.Proof.text == "" { // the files behind it may be faulty
 		r.psk(t, c)
 	} else if _, given := t.get("psk"); given {
 		t.problem("psk", "contradiction", "leave psk out, or take cert and key, or ca, from the end that has none", "psk in %s is never used: both ends prove themselves by certificates or public keys", t.path)

@@ -183,6 +183,7 @@ func (d *Daemon) start() {
 		d.parts.Go(l.run)
 	}
 	d.parts.Go(d.directory.run)
+	d.parts.Go(d.watchExpiry)
 }
 
 func (d *Daemon) ready(connections int) {

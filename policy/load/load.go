@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"cygnet/policy"
 	"cygnet/xfrm/alg"
@@ -52,6 +53,7 @@ func Dir(dir string) (*policy.Snapshot, []policy.Problem) {
 	if policy.Fatal(problems) {
 		return nil, problems
 	}
+	problems = append(problems, policy.Expiring(snapshot, time.Now())...)
 	if len(snapshot.Connections) == 0 {
 		problems = append(problems, policy.Problem{
 			Code: "no-connection", Warning: true,

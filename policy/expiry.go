@@ -1,0 +1,65 @@
+package policy
+
+import (
+	"crypto/x509"
+	"fmt"
+	"time"
+
+	"cygnet/ike/wire"
+)
+
+// ExpiryWarning is how long before its end a certificate is warned of: a month to get a new one.
+const ExpiryWarning = 30 * 24 * time.Hour
+
+// Expiring tells the certificates of a configuration that have ended at now, are not valid yet, or end within ExpiryWarning. Each file is told once, with
+// the first connection that names it.
+func Expiring(s *Snapshot, now time.Time) (problems []Problem) {
+	seen := make(map[string]bool)
+	for _, c := range s.Connections {
+		if own := c.Local.Proof.Credential; own != nil {
+			problems = append(problems, c.expiring("local.cert", own.Chain, now, seen)...)
+		}
+		if t := c.Remote.Proof.Trust; t != nil {
+			problems = append(problems, c.expiring("remote.ca", t.Roots, now, seen)...)
+			problems = append(problems, c.expiring("remote.ca", t.Intermediates, now, seen)...)
+			problems = append(problems, c.expiring("remote.cert", t.Pinned, now, seen)...)
+		}
+	}
+	return problems
+}
+
+func (c *Connection) expiring(key string, certs []*x509.Certificate, now time.Time, seen map[string]bool) (problems []Problem) {
+	line := c.Line
+	if n, ok := c.Lines[key]; ok {
+		line = n
+	}
+	warn := func(cert *x509.Certificate, code, format string, args ...any) {
+		if !seen[string(cert.Raw)] {
+			seen[string(cert.Raw)] = true
+			problems = append(problems, Problem{File: c.File, Line: line, Code: code, Warning: true,
+				Text: fmt.Sprintf("%s: the certificate of %s ", key, subject(cert)) + fmt.Sprintf(format, args...), Hint: "put a new one into the file, and then: ikectl reload"})
+		}
+	}
+	for _, cert := range certs {
+		switch left := cert.NotAfter.Sub(now); {
+		case left <= 0:
+			warn(cert, "certificate-ended", "ended on %s", date(cert.NotAfter))
+		case now.Before(cert.NotBefore):
+			warn(cert, "certificate-early", "is not valid before %s; the clock of this host says %s", date(cert.NotBefore), date(now))
+		case left < ExpiryWarning:
+			warn(cert, "certificate-ending", "ends on %s, in %d days", date(cert.NotAfter), int(left.Hours())/24)
+		}
+	}
+	return problems
+}
+
+// subject names a certificate for people.
+func subject(c *x509.Certificate) wire.Text {
+	name := c.Subject.String()
+	if name == "" && len(c.DNSNames) > 0 {
+		name = c.DNSNames[0]
+	}
+	return wire.NewText([]byte(name))
+}
+
+func date(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
