@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"cygnet/ike/auth"
 	"cygnet/ike/wire"
 	"cygnet/policy"
 	"cygnet/xfrm"
@@ -66,7 +67,10 @@ func kernelCaps() xfrm.Capabilities {
 // snapshot reads a configuration with one secret for all.
 func snapshot(t testing.TB, text, psk string) *policy.Snapshot {
 	t.Helper()
-	s, problems := policy.Parse([]policy.Source{{Name: "conn.d/test.toml", Data: []byte(text)}}, policy.Files{Secret: func(string) (alg.Secret, error) {
+	s, problems := policy.Parse([]policy.Source{{Name: "conn.d/test.toml", Data: []byte(text)}}, policy.Files{Public: certificateFile, Secret: func(path string) (alg.Secret, error) {
+		if strings.HasSuffix(path, ".key") {
+			return keyFile(path)
+		}
 		return alg.NewSecret([]byte(psk)), nil
 	}})
 	for _, p := range problems {
@@ -172,6 +176,8 @@ type host struct {
 	seen     map[sentKey][]byte // protected messages by ID: repeats must be identical
 	internal bool               // CodeInternal is expected
 	lookup   []netip.Addr       // of the peer, when it is looked up
+	asked    []auth.Source      // about revocations
+	revoked  auth.Revocations   // what is answered
 	accept   func(Packet) bool  // a responder asks before it makes a machine
 	heard    int                // how many reports are of no interest
 	results  func(any) any      // what becomes of the results of its jobs; nil: nothing
@@ -277,7 +283,7 @@ func newHost(n *network, name string, spi wire.SPI, s *policy.Snapshot, caps xfr
 	copy(key[:], fmt.Sprintf("%s %d", name, seed))
 	h := &host{
 		t: n.t, net: n, name: name, plane: newPlane(), seen: map[sentKey][]byte{},
-		config: Config{Rand: rand.NewChaCha8(key), Snapshot: s, Caps: caps, SPI: spi<<56 | wire.SPI(0x1122334455667788>>8)},
+		config: Config{Rand: rand.NewChaCha8(key), Snapshot: s, Caps: caps, Wall: func() time.Time { return wall }, SPI: spi<<56 | wire.SPI(0x1122334455667788>>8)},
 	}
 	draws := h.config.SPI
 	h.config.DrawSPI = func() wire.SPI { draws++; return draws }
@@ -498,6 +504,9 @@ func (h *host) act(sa *SA, act Action) {
 		})
 	case Resolve:
 		h.net.after(time.Millisecond, func() { back(h.resolve(x)) })
+	case Inquiry:
+		h.asked = append(h.asked, x.Sources...)
+		h.net.after(time.Millisecond, func() { back(InquiryDone{x.Token, h.revoked}) })
 	case SADB:
 		id, err := h.plane.batch(h.t, h.owner(sa), x.Batch)
 		h.net.after(time.Millisecond, func() { back(SADBDone{x.Token, err, id}) })
