@@ -1,14 +1,17 @@
 package daemon
 
 import (
+	"context"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"cygnet/ike"
 	"cygnet/ike/directory"
+	"cygnet/ike/transport"
 )
 
 // TestJobClasses: with one worker held, jobs come in the order of their classes and not of their arrival.
@@ -143,6 +146,43 @@ func TestResolve(t *testing.T) {
 		case <-time.After(lookupTime + time.Second):
 			t.Errorf("%s: no answer", name)
 		}
+	}
+}
+
+// TestResolveBothFamilies: with a source of any address every address of the name that can be reached is tried; a source of one family leaves
+// those of its family.
+func TestResolveBothFamilies(t *testing.T) {
+	r := newResolver()
+	defer r.stop()
+	loop4, loop6 := netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()
+	if _, err := transport.SourceFor(loop6); err != nil {
+		t.Skip(err)
+	}
+	noRoute := netip.MustParseAddr("fe80::1") // of no link
+	asked := 0
+	r.find = func(context.Context, string, string) ([]netip.Addr, error) {
+		asked++
+		return []netip.Addr{noRoute, loop6, netip.AddrFrom16(loop4.As16())}, nil
+	}
+	for _, c := range []struct {
+		local, source netip.Addr
+		remotes       []netip.Addr
+	}{
+		{netip.Addr{}, loop6, []netip.Addr{loop6, loop4}},
+		{loop6, loop6, []netip.Addr{noRoute, loop6}},
+		{loop4, loop4, []netip.Addr{loop4}},
+	} {
+		d := r.resolve(ike.Resolve{Local: c.local, Name: "peer.example"})
+		if d.Err != nil || d.Local != c.source || !slices.Equal(d.Remote, c.remotes) {
+			t.Errorf("local %v: %+v", c.local, d)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("%d look-ups for 3 attempts", asked)
+	}
+	r.find = func(context.Context, string, string) ([]netip.Addr, error) { return []netip.Addr{noRoute}, nil }
+	if d := r.resolve(ike.Resolve{Name: "peer.example"}); d.Err == nil || !strings.Contains(d.Err.Error(), "no route to "+noRoute.String()) {
+		t.Errorf("no route: %+v", d)
 	}
 }
 

@@ -24,11 +24,12 @@ type resolver struct {
 	queue chan struct{}
 	ctx   context.Context
 	stop  context.CancelFunc
+	find  func(ctx context.Context, network, name string) ([]netip.Addr, error)
 }
 
 func newResolver() *resolver {
 	ctx, stop := context.WithCancel(context.Background())
-	return &resolver{make(chan struct{}, lookupSlots), make(chan struct{}, lookupQueue), ctx, stop}
+	return &resolver{make(chan struct{}, lookupSlots), make(chan struct{}, lookupQueue), ctx, stop, net.DefaultResolver.LookupNetIP}
 }
 
 // ask answers once, later, from another goroutine.
@@ -68,30 +69,30 @@ func (r *resolver) resolve(a ike.Resolve) (done ike.ResolveDone) {
 		}
 		return done
 	}
-	// The first address to which the host has a route; the others follow in the resolver's order (RFC 6724), those of its family only.
-	var firstErr error
-	for i, remote := range remotes {
+	// Every address to which the host has a route, of both families, in the resolver's order (RFC 6724). The source is that of the first: who
+	// goes on to another asks again.
+	var noRoute error
+	for _, remote := range remotes {
 		local, err := transport.SourceFor(remote)
 		if err != nil {
-			firstErr = errors.Join(firstErr, err)
+			noRoute = errors.Join(noRoute, err)
 			continue
 		}
-		done.Local = local
-		for _, other := range remotes[i:] {
-			if other.Is4() == local.Is4() {
-				done.Remote = append(done.Remote, other)
-			}
+		if len(done.Remote) == 0 {
+			done.Local = local
 		}
-		return done
+		done.Remote = append(done.Remote, remote)
 	}
-	done.Err = firstErr
+	if len(done.Remote) == 0 {
+		done.Err = noRoute
+	}
 	return done
 }
 
 func (r *resolver) lookup(name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, lookupTime)
 	defer cancel()
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	found, err := r.find(ctx, "ip", name)
 	if err != nil {
 		return nil, err
 	}

@@ -27,11 +27,11 @@ gotests() {
 }
 skipped() { grep -A1 -F -- "--- SKIP: $2 " "$1" | sed -n '2s/^ *[^ ]*: //p'; }
 
-# interop PATTERN : rows of test/interop, whose table has the same columns. Each row's evidence stands behind its OK.
+# interop PATTERN [FLAG...] : rows of test/interop, whose table has the same columns. Each row's evidence stands behind its OK.
 interop() {
-  local log=$LAB_OUT/interop.txt rc
-  CYGNET_BIN=$LAB_BIN PEERS_ROOT=$LAB/peers-root REQUIRE=kernel-esp,peers "$LAB_BIN/interop.test" -test.run "$1" -test.v >"$log" 2>&1; rc=$?
+  local log=$LAB_OUT/interop.txt pattern=$1 rc; shift
+  CYGNET_BIN=$LAB_BIN PEERS_ROOT=$LAB/peers-root REQUIRE=kernel-esp,peers "$LAB_BIN/interop.test" -test.run "$pattern" -test.v "$@" >"$log" 2>&1; rc=$?
   cat "$log"
   sed -n '/^peer  /,$p' "$log" | sed 1d | grep . | sed "s/^/$mark_out/"
-  [ $rc = 0 ] || result interop - "$1" "FAIL: $(grep -m1 -E '^(panic|fatal error|.*rows were flaky|FAIL)' "$log" || echo "exit code $rc")"
+  [ $rc = 0 ] || result interop - "$pattern" "FAIL: $(grep -m1 -E '^(panic|fatal error|.*rows were flaky|FAIL)' "$log" || echo "exit code $rc")"
 }

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -48,6 +49,7 @@ func CygnetConfig(t Tunnel, o CygnetOptions) Config {
 	if t.Rekey > 0 {
 		life = fmt.Sprintf("rekey_time = \"%ds\"\nrand_time = \"%dms\"\nlife_time = \"1m\"\n", t.Rekey, 400*t.Rekey)
 	}
+	life += t.CygnetChild
 	if o.Start == "" {
 		o.Start = "manual"
 	}
@@ -73,7 +75,7 @@ start = %q
 local = %s
 remote = %s
 esp = %q
-%s`, t.Local, t.LocalID, outer(t.Remote), t.RemoteID, t.Suite.IKE, o.Start, encap, quote(t.LocalTS), quote(t.RemoteTS), t.Suite.ESP, life) + more,
+%s`, outer(t.Local), t.LocalID, cmp.Or(t.RemoteName, outer(t.Remote)), t.RemoteID, t.Suite.IKE, o.Start, encap, quote(t.LocalTS), quote(t.RemoteTS), t.Suite.ESP, life) + more,
 	}
 }
 

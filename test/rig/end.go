@@ -36,8 +36,12 @@ type Tunnel struct {
 	LocalTS, RemoteTS []string
 	PSK               string
 	Suite             Suite
-	Encap             bool    // ESP in UDP in any case
-	Cygnet, Swan      string  // further keys of the connection, in the words of each
+	Encap             bool   // ESP in UDP in any case
+	RemoteName        string // in place of Remote, for cygnet alone
+	Cygnet, Swan      string // further keys of the connection, in the words of each
+	CygnetChild       string // further keys of the child "lan", in the words of each
+	SwanChild         string
+	Libre             string  // further keys of Libreswan's connection, each line indented
 	Rekey             int     // the child is rekeyed by this gateway after so many seconds, and may live for a minute; 0: as it likes
 	SwanDaemon        string  // further keys of charon itself
 	Plain             bool    // Libreswan alone: never ESP in UDP

@@ -49,6 +49,12 @@ func Flood(from, to NS, addr netip.Addr) (stop func() (string, error), err error
 	}), nil
 }
 
+// Lost says that so many datagrams of a flood were not answered, and which.
+type Lost struct {
+	Number int
+	error
+}
+
 // echo sends back what comes until its socket is closed.
 func echo(c *net.UDPConn) {
 	b := make([]byte, 2048)
@@ -132,7 +138,7 @@ func (f *flood) result() (string, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return text, fmt.Errorf("%s; lost: %v; the host's last error: %v", text, missing[:min(len(missing), 20)], f.failed)
+		return text, &Lost{len(missing), fmt.Errorf("%s; lost: %v; the host's last error: %v", text, missing[:min(len(missing), 20)], f.failed)}
 	}
 	return text, nil
 }

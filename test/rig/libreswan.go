@@ -42,7 +42,7 @@ conn s2s
   pfs=no
   encapsulation=%s
   auto=ignore
-`, l.log, t.Local, t.LocalID, t.LocalTS[0], outer(t.Remote), t.RemoteID, t.RemoteTS[0], t.Suite.LibreIKE, t.Suite.LibreESP, encapsulation),
+%s`, l.log, t.Local, t.LocalID, t.LocalTS[0], outer(t.Remote), t.RemoteID, t.RemoteTS[0], t.Suite.LibreIKE, t.Suite.LibreESP, encapsulation, t.Libre),
 		"etc/ipsec.secrets": fmt.Sprintf("@%s @%s : PSK %q\n", t.LocalID, t.RemoteID, t.PSK),
 	}).Write(dir); err != nil {
 		return nil, err

@@ -46,6 +46,11 @@ func (n NS) Command(name string, arg ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", string(n), name}, arg...)...)
 }
 
+// Hosts writes the namespace's own /etc/hosts, which those see that are started in it afterwards, with what is written later.
+func (n NS) Hosts(content string) error {
+	return Config{"hosts": content}.Write("/etc/netns/" + string(n))
+}
+
 // Output runs a command inside the namespace for at most 30 s and returns what it printed.
 func (n NS) Output(name string, arg ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -73,4 +74,13 @@ func KernelSPIs(ns NS) (list []string, err error) {
 	}
 	slices.Sort(list)
 	return list, err
+}
+
+// XfrmStat is a counter of /proc/net/xfrm_stat.
+func XfrmStat(ns NS, name string) (int, error) {
+	out, err := ns.Output("cat", "/proc/net/xfrm_stat")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(find(out, name+`\s+(\d+)`))
 }

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -68,13 +69,21 @@ func StartSwan(ns NS, dir string, t Tunnel, kernel bool) (*Swan, error) {
 	if err := files.Write(dir); err != nil {
 		return nil, err
 	}
+	os.Remove(filepath.Join(dir, "vici")) // of one that was killed
 	cmd := ns.Command("sh", "-c", "mount -t tmpfs tmpfs /run && exec "+charon)
 	cmd.Env = append(os.Environ(), "STRONGSWAN_CONF="+filepath.Join(dir, "strongswan.conf"))
 	var err error
 	if s.Daemon, err = start(ns, cmd); err != nil {
 		return nil, err
 	}
-	if !Until(10*time.Second, func() bool { _, err := os.Stat(filepath.Join(dir, "vici")); return err == nil || s.Dead() }) || s.Dead() {
+	listens := func() bool { // the socket's file is there a moment before
+		c, err := net.Dial("unix", filepath.Join(dir, "vici"))
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	}
+	if !Until(10*time.Second, func() bool { return listens() || s.Dead() }) || s.Dead() {
 		return nil, fmt.Errorf("charon did not start:\n%s", s.Stop())
 	}
 	if out, err := s.swanctl("--load-all", "--file", filepath.Join(dir, "swanctl.conf")); err != nil {
@@ -93,6 +102,9 @@ func (s *Swan) config() string {
 	life := "" // strongSwan's own: an hour
 	if s.tunnel.Rekey > 0 {
 		life = fmt.Sprintf("        rekey_time = %ds\n        rand_time = 0s\n        life_time = 60s\n", s.tunnel.Rekey)
+	}
+	if t := s.tunnel.SwanChild; t != "" {
+		life += "        " + t + "\n"
 	}
 	more := ""
 	for _, c := range s.tunnel.More {

@@ -80,6 +80,7 @@ func RemoveTopology(prefix string) {
 	for _, n := range []string{"-lan-a", "-gw-a", "-wan", "-gw-b", "-lan-b", "-gw-c"} {
 		if _, err := os.Stat("/run/netns/" + prefix + n); err == nil {
 			ip("netns del " + prefix + n)
+			os.RemoveAll("/etc/netns/" + prefix + n)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-# Staying up on kernel ESP, against strongSwan: rekeys of the child and of the IKE SA started by either side, in both roles.
+# start = boot on kernel ESP, against strongSwan and Libreswan: the peer is killed, or unreachable for a while. These mostly wait.
 # build: ./cmd/cygnetd ./cmd/ikectl ./test/interop
 # tags: interop
-# timeout: 400
-interop '^TestKernelStrongSwanRekey$'
+# timeout: 600
+interop '^TestKernelStayingUp$' -test.parallel 5
