@@ -3,8 +3,9 @@
 //
 //	mutants [-n 200] [-seed HEX] [-min 85] [-v] [PACKAGE...]
 //
-// Mutations: drop a statement, negate a condition, move a comparison by one, add one, swap two arguments. A mutant that does not
-// compile does not count. Noticed means that a test that passes without the mutant fails or hangs with it.
+// Mutations: drop a statement, negate a condition (of an if, or of a case that stands for one), move a comparison by one, add one, swap two
+// arguments. A mutant that does not compile does not count. Noticed means that a test that passes without the mutant fails or hangs with it.
+// Survivors that no test could notice are explained in survivors.txt; they count as survivors all the same.
 package main
 
 import (
@@ -65,57 +66,105 @@ func main() {
 
 func run(ts []target, n int, seed string, least int, verbose bool) error {
 	rng := rand.New(rand.NewPCG(number(seed), 1))
+	known, err := readKnown()
+	if err != nil {
+		return err
+	}
 	work, err := os.MkdirTemp("", "cygnet-mutants")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
 	sets := make([]*set, len(ts))
-	total := 0
 	for i, t := range ts {
 		if sets[i], err = find(t); err != nil {
 			return err
 		}
-		total += len(sets[i].sites)
 	}
-	noticed, counted := 0, 0
-	var survivors []string
-	for _, s := range sets {
-		// Each package gets its share of the mutants, by the number of places where one can be planted.
-		share := max(1, n*len(s.sites)/total)
+	if gone := stale(known, sets); len(gone) > 0 {
+		return fmt.Errorf("%s explains places that are gone: remove them\n%s", knownFile, strings.Join(gone, "\n"))
+	}
+	var all tally
+	for i, s := range sets {
 		started := time.Now()
-		if err := s.plant(work, share, rng); err != nil {
+		if err := s.plant(work, shares(sets, n)[i], rng); err != nil {
 			return err
 		}
-		results, err := s.try()
+		outcomes, err := s.try()
 		if err != nil {
 			return err
 		}
-		here := 0
+		var here tally
 		for i, m := range s.planted {
-			counted++
-			if results[i] {
-				here++
-				if verbose {
-					fmt.Println("noticed ", m)
-				}
-			} else {
-				survivors = append(survivors, m.String())
-			}
+			here.count(m, outcomes[i], known, verbose)
 		}
-		noticed += here
-		fmt.Printf("%-14s %3d of %3d noticed (%d places, %.0f s)\n", s.dir, here, len(s.planted), len(s.sites), time.Since(started).Seconds())
+		fmt.Printf("%-14s %3d of %3d noticed, %d of them by hanging (%d places, %.0f s)\n", s.dir, here.noticed, here.counted, here.hung, len(s.sites), time.Since(started).Seconds())
+		all.add(here)
 	}
-	for _, s := range survivors {
-		fmt.Println("SURVIVED", s)
+	for _, s := range all.survivors {
+		fmt.Println(s)
 	}
-	share := 100 * noticed / max(1, counted)
-	fmt.Printf("%d of %d mutants noticed: %d %%, at least %d %% wanted\n", noticed, counted, share, least)
-	if share < least {
+	fmt.Printf("%d of %d mutants noticed: %d %%, at least %d %% wanted; %d of the survivors change nothing that could be observed\n",
+		all.noticed, all.counted, all.percent(), least, all.explained)
+	if all.percent() < least {
 		return fmt.Errorf("the tests notice too few planted bugs")
 	}
 	return nil
 }
+
+// shares divides n mutants among the packages by the number of places where one can be planted.
+func shares(sets []*set, n int) []int {
+	total := 0
+	for _, s := range sets {
+		total += len(s.sites)
+	}
+	shares, before := make([]int, len(sets)), 0
+	for i, s := range sets {
+		// The difference of two rounded sums: all of them together are n.
+		shares[i] = n*(before+len(s.sites))/total - n*before/total
+		before += len(s.sites)
+	}
+	return shares
+}
+
+// tally counts mutants.
+type tally struct {
+	counted, noticed, hung, explained int
+	survivors                         []string
+}
+
+// count enters a mutant.
+func (t *tally) count(m site, o outcome, known map[string]string, verbose bool) {
+	t.counted++
+	why, explained := known[m.key]
+	switch o {
+	case hung:
+		t.hung++
+		fallthrough
+	case failed:
+		t.noticed++
+		if verbose {
+			fmt.Println("noticed ", m)
+		}
+		if explained {
+			fmt.Printf("%s explains a mutant that was noticed: remove it: %s\n", knownFile, m)
+		}
+	case survived:
+		line := "SURVIVED " + m.String()
+		if explained {
+			t.explained++
+			line += "\n         known: " + why
+		}
+		t.survivors = append(t.survivors, line)
+	}
+}
+
+func (t *tally) add(o tally) {
+	t.counted, t.noticed, t.hung, t.explained = t.counted+o.counted, t.noticed+o.noticed, t.hung+o.hung, t.explained+o.explained
+	t.survivors = append(t.survivors, o.survivors...)
+}
+
+func (t *tally) percent() int { return 100 * t.noticed / max(1, t.counted) }
 
 // number reads the first 15 digits of a hexadecimal number.
 func number(s string) uint64 {

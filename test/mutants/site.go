@@ -15,15 +15,13 @@ import (
 type site struct {
 	file     string
 	line     int
-	kind     string
+	key      string // tells the place apart from all others of the package without file and line: see knownFile
 	from, to int
-	old, new string // for the reader
+	old      string
 	text     string
 }
 
-func (s site) String() string {
-	return fmt.Sprintf("%s:%d: %s: %s  ->  %s", s.file, s.line, s.kind, oneLine(s.old), oneLine(s.new))
-}
+func (s site) String() string { return fmt.Sprintf("%s:%d: %s", filepath.Base(s.file), s.line, s.key) }
 
 func oneLine(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
@@ -38,13 +36,14 @@ type set struct {
 	target
 	files   map[string][]byte
 	sites   []site
+	alike   map[string]int // sites by key: the second of a kind has a number
 	planted []site
 	bins    []string
 }
 
 // find parses a package and lists its sites.
 func find(t target) (*set, error) {
-	s := &set{target: t, files: map[string][]byte{}}
+	s := &set{target: t, files: map[string][]byte{}, alike: map[string]int{}}
 	names, err := filepath.Glob(filepath.Join(t.dir, "*.go"))
 	if err != nil {
 		return nil, err
@@ -67,6 +66,7 @@ func find(t target) (*set, error) {
 		for _, d := range f.Decls {
 			// A String method's words are for people: golden files, where they exist, guard them.
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil && fn.Name.Name != "String" && fn.Name.Name != "Error" {
+				v.function = functionName(fn)
 				ast.Inspect(fn.Body, v.visit)
 			}
 		}
@@ -77,21 +77,49 @@ func find(t target) (*set, error) {
 	return s, nil
 }
 
+// functionName is SA.Step for a method of *SA.
+func functionName(fn *ast.FuncDecl) string {
+	name := fn.Name.Name
+	if fn.Recv == nil {
+		return name
+	}
+	t := fn.Recv.List[0].Type
+	if p, ok := t.(*ast.StarExpr); ok {
+		t = p.X
+	}
+	if g, ok := t.(*ast.IndexExpr); ok {
+		t = g.X
+	}
+	if id, ok := t.(*ast.Ident); ok {
+		name = id.Name + "." + name
+	}
+	return name
+}
+
 type visitor struct {
 	*set
-	file string
-	src  []byte
-	fset *token.FileSet
+	file     string
+	function string
+	src      []byte
+	fset     *token.FileSet
 }
 
 func (v visitor) text(n ast.Node) string {
 	return string(v.src[v.fset.Position(n.Pos()).Offset:v.fset.Position(n.End()).Offset])
 }
 
-func (v visitor) add(n ast.Node, kind, new, text string) {
-	p := v.fset.Position(n.Pos())
-	v.sites = append(v.sites, site{file: v.file, line: p.Line, kind: kind, from: p.Offset, to: v.fset.Position(n.End()).Offset,
-		old: v.text(n), new: new, text: text})
+// add notes that the source between two places can become text; shown is the whole expression, for the reader.
+func (v visitor) add(from, to token.Pos, kind, shown, new, text string) {
+	p := v.fset.Position(from)
+	key := fmt.Sprintf("%s %s: %s: %s", v.dir, v.function, kind, oneLine(shown))
+	if new != "" {
+		key += "  ->  " + oneLine(new)
+	}
+	if v.alike[key]++; v.alike[key] > 1 {
+		key += fmt.Sprintf(" #%d", v.alike[key])
+	}
+	end := v.fset.Position(to).Offset
+	v.sites = append(v.sites, site{file: v.file, line: p.Line, key: key, from: p.Offset, to: end, old: string(v.src[p.Offset:end]), text: text})
 }
 
 // moved are the comparisons that differ at the border.
@@ -108,13 +136,27 @@ func (v *visitor) visit(n ast.Node) bool {
 			v.statement(st)
 		}
 	case *ast.IfStmt:
-		v.add(n.Cond, "negate", "!("+v.text(n.Cond)+")", "(("+escape(v.text(n.Cond))+") != mutantIs(%d))")
+		v.negate(n.Cond)
+	case *ast.SwitchStmt:
+		if n.Tag != nil {
+			break
+		}
+		for _, clause := range n.Body.List {
+			for _, cond := range clause.(*ast.CaseClause).List {
+				v.negate(cond)
+			}
+		}
 	case *ast.BinaryExpr:
 		v.binary(n)
 	case *ast.CallExpr:
 		v.swap(n)
 	}
 	return true
+}
+
+// negate turns a condition round: of an if, or of a case that stands for one.
+func (v *visitor) negate(cond ast.Expr) {
+	v.add(cond.Pos(), cond.End(), "negate", v.text(cond), "", "(("+escape(v.text(cond))+") != mutantIs(%d))")
 }
 
 // statement drops a statement that defines nothing.
@@ -128,22 +170,26 @@ func (v *visitor) statement(st ast.Stmt) {
 	default:
 		return
 	}
-	v.add(st, "drop", "", "if !mutantIs(%d) { "+escape(v.text(st))+" }")
+	v.add(st.Pos(), st.End(), "drop", v.text(st), "", "if !mutantIs(%d) { "+escape(v.text(st))+" }")
 }
 
 func (v *visitor) binary(n *ast.BinaryExpr) {
 	x, y := v.text(n.X), v.text(n.Y)
 	if op, ok := moved[n.Op]; ok {
-		v.add(n, "border", x+" "+op+" "+y, fmt.Sprintf("(!mutantIs(%%[1]d) && %s %s %s || mutantIs(%%[1]d) && %s %s %s)",
+		v.add(n.Pos(), n.End(), "border", v.text(n), op, fmt.Sprintf("(!mutantIs(%%[1]d) && %s %s %s || mutantIs(%%[1]d) && %s %s %s)",
 			escape(x), n.Op, escape(y), escape(x), op, escape(y)))
 	}
 	if lit, ok := n.Y.(*ast.BasicLit); ok && lit.Kind == token.INT && (n.Op == token.ADD || n.Op == token.SUB) {
-		v.add(n, "plus one", v.text(n)+"+1", "mutantEither(%d, "+escape(v.text(n))+"+1, "+escape(v.text(n))+")")
+		v.add(n.Pos(), n.End(), "plus one", v.text(n), "", "mutantEither(%d, "+escape(v.text(n))+"+1, "+escape(v.text(n))+")")
 	}
 }
 
-// swap exchanges two neighbouring arguments that have no side effects; the compiler says whether they are of one type.
+// swap exchanges two neighbouring arguments that have no side effects; the compiler says whether they are of one type. The order of those of max and min
+// says nothing.
 func (v *visitor) swap(n *ast.CallExpr) {
+	if f, ok := n.Fun.(*ast.Ident); ok && (f.Name == "max" || f.Name == "min") {
+		return
+	}
 	for i := 0; i+1 < len(n.Args); i++ {
 		a, b := n.Args[i], n.Args[i+1]
 		if !plain(a) || !plain(b) || v.text(a) == v.text(b) {
@@ -151,10 +197,8 @@ func (v *visitor) swap(n *ast.CallExpr) {
 		}
 		ta, tb := v.text(a), v.text(b)
 		between := string(v.src[v.fset.Position(a.End()).Offset:v.fset.Position(b.Pos()).Offset])
-		s := site{file: v.file, line: v.fset.Position(a.Pos()).Line, kind: "swap", from: v.fset.Position(a.Pos()).Offset, to: v.fset.Position(b.End()).Offset,
-			old: v.text(n), new: ta + " <-> " + tb}
-		s.text = "mutantEither(%[1]d, " + escape(tb) + ", " + escape(ta) + ")" + escape(between) + "mutantEither(%[1]d, " + escape(ta) + ", " + escape(tb) + ")"
-		v.sites = append(v.sites, s)
+		v.add(a.Pos(), b.End(), "swap", v.text(n), ta+" <-> "+tb,
+			"mutantEither(%[1]d, "+escape(tb)+", "+escape(ta)+")"+escape(between)+"mutantEither(%[1]d, "+escape(ta)+", "+escape(tb)+")")
 	}
 }
 

@@ -94,7 +94,7 @@ func (s *set) plant(work string, n int, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range append([]string{s.dir}, s.tests...) {
+	for _, p := range s.packages() {
 		bin := filepath.Join(dir, strings.ReplaceAll(p, "/", "-")+".test")
 		if out, err := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", bin, "./"+p).CombinedOutput(); err != nil {
 			return fmt.Errorf("build the tests of %s: %w\n%s", p, err, out)
@@ -152,51 +152,69 @@ func (s *set) overlay(dir string, chosen []numbered) (path string, lines map[str
 	return path, lines, os.WriteFile(path, b, 0o644)
 }
 
-// try runs the tests without a mutant, then with each, and says which were noticed.
-func (s *set) try() ([]bool, error) {
+// outcome is how a mutant fared.
+type outcome int
+
+const (
+	survived outcome = iota
+	failed           // a test failed
+	hung             // the tests did not end
+)
+
+// try runs the tests without a mutant, then with each, and says how each fared.
+func (s *set) try() ([]outcome, error) {
 	limits := make([]time.Duration, len(s.bins))
-	for i, bin := range s.bins {
+	for i := range s.bins {
 		started := time.Now()
-		if out, ok := s.test(bin, 0, 5*time.Minute); !ok {
+		if out, o := s.test(i, 0, 5*time.Minute); o != survived {
 			return nil, fmt.Errorf("the tests fail without a mutant:\n%s", out)
 		}
 		limits[i] = 10*time.Second + 5*time.Since(started)
 	}
-	noticed := make([]bool, len(s.planted))
+	outcomes := make([]outcome, len(s.planted))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 2)
 	for m := range s.planted {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			for i, bin := range s.bins {
-				if _, ok := s.test(bin, m+1, limits[i]); !ok {
-					noticed[m] = true
-					return
-				}
+			for i := 0; i < len(s.bins) && outcomes[m] == survived; i++ {
+				_, outcomes[m] = s.test(i, m+1, limits[i])
 			}
 		})
 	}
 	wg.Wait()
-	return noticed, nil
+	return outcomes, nil
 }
 
-// test runs a test binary in its package's folder with one mutant switched on.
-func (s *set) test(bin string, mutant int, limit time.Duration) (string, bool) {
+// test runs a test binary in its package's folder with one mutant switched on, and returns what it printed.
+func (s *set) test(bin, mutant int, limit time.Duration) (string, outcome) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	dir := s.dir
-	for _, p := range s.tests {
-		if strings.HasSuffix(bin, "/"+strings.ReplaceAll(p, "/", "-")+".test") {
-			dir = p
-		}
-	}
 	// A mutant may allocate without end: the limit makes that a failure of its own and not of the machine.
-	cmd := exec.CommandContext(ctx, "bash", "-c", `ulimit -v 8000000; exec "$0" -test.failfast -test.short`, bin)
-	cmd.Dir = dir
+	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", `ulimit -v 8000000; exec "$0" "$@"`, s.bins[bin], "-test.failfast", "-test.short"}, s.args(bin)...)...)
+	cmd.Dir = s.packages()[bin]
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", variable, mutant))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = time.Second
-	return out.String(), cmd.Run() == nil
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return out.String(), survived
+	case ctx.Err() != nil:
+		return out.String(), hung
+	}
+	return out.String(), failed
 }
+
+// args are further arguments of a test binary: the first seed that fails says enough.
+func (s *set) args(bin int) []string {
+	if s.packages()[bin] == "test/sim" {
+		return []string{"-failures", "1"}
+	}
+	return nil
+}
+
+// packages are those whose tests must notice, the mutated one first, as their binaries stand in bins.
+func (s *set) packages() []string { return append([]string{s.dir}, s.tests...) }
