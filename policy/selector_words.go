@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -41,7 +43,23 @@ func readSelector(text string) (t TS, masked, why string) {
 	return t, masked, ""
 }
 
+// netmask finds a prefix that is written with a mask, as routers have it: "10.1.0.0/255.255.0.0" or with a space between.
+func netmask(s string) (netip.Prefix, bool) {
+	addr, mask, ok := strings.Cut(strings.Join(strings.Fields(s), "/"), "/")
+	a, err := netip.ParseAddr(addr)
+	m, maskErr := netip.ParseAddr(mask)
+	if !ok || err != nil || maskErr != nil || !a.Is4() || !m.Is4() {
+		return netip.Prefix{}, false
+	}
+	mask4 := m.As4()
+	holes := ^binary.BigEndian.Uint32(mask4[:]) // no mask has ones behind a zero
+	return netip.PrefixFrom(a, bits.LeadingZeros32(holes)).Masked(), holes&(holes+1) == 0
+}
+
 func readRange(s string) (t TS, masked, why string) {
+	if p, ok := netmask(s); ok {
+		return t, "", "has a netmask; write " + strconv.Quote(p.String())
+	}
 	switch {
 	case strings.Contains(s, "/"):
 		p, err := netip.ParsePrefix(s)
