@@ -39,6 +39,7 @@ type end struct {
 	tries  int
 	wait   time.Duration
 
+	fragments      string // lines of TOML; empty: the default
 	lifetimes      string // of the IKE SA, in TOML; empty: the defaults, which no run reaches
 	childLifetimes string
 }
@@ -118,6 +119,7 @@ func (e *end) text(v variant) string {
 	if e.encap {
 		b.WriteString("encapsulation = \"always\"\n")
 	}
+	b.WriteString(e.fragments)
 	b.WriteString(e.lifetimes)
 	n := c.children
 	if v == lessChildren && n > 1 {

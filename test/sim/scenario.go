@@ -45,6 +45,7 @@ func (w *world) setUp() {
 	for _, peer := range w.nodes[1:] {
 		w.connect(gw, peer)
 	}
+	w.drawFragments()
 	if !w.calm {
 		w.drawWeather()
 	}

@@ -96,6 +96,8 @@ func (t *tap) payloads(data []byte) string {
 		return "malformed"
 	case m.Problem != "":
 		return "SK{" + m.Problem + "}"
+	case m.Fragment > 0:
+		return strings.TrimSpace(fmt.Sprintf("SKF{%d of %d} %s", m.Fragment, m.Total, names(m.Payloads)))
 	case m.Protected:
 		return "SK{" + names(m.Payloads) + "}"
 	case len(m.Payloads) == 0:

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
@@ -38,8 +39,26 @@ type flow struct {
 
 // sequence is a row of messages with growing IDs.
 type sequence struct {
-	last int64 // -1: none
-	sum  uint64
+	last int64                // -1: none
+	sums map[[2]uint16]uint64 // of the last, by number and total of its fragments; 0 and 0: whole
+}
+
+// repeats notes what was sent and reports whether it is new under this ID, or has the octets that it had (RFC 7383 section 2.5.2: cut anew is another set).
+func (s *sequence) repeats(id int64, k [2]uint16, sum uint64) bool {
+	if id != s.last {
+		s.last, s.sums = id, make(map[[2]uint16]uint64)
+	}
+	before, ok := s.sums[k]
+	s.sums[k] = sum
+	return !ok || before == sum
+}
+
+// piece is number and total of a fragment; 0 and 0: the message is whole.
+func piece(h wire.Header, data []byte) (k [2]uint16) {
+	if h.NextPayload == wire.PayloadSKF && len(data) >= 36 {
+		k = [2]uint16{binary.BigEndian.Uint16(data[32:]), binary.BigEndian.Uint16(data[34:])}
+	}
+	return k
 }
 
 func newWatch() watch {
@@ -77,12 +96,17 @@ func (t *watch) sent(n *node, spi wire.SPI, a ike.Send) {
 	}
 	f, sum := t.flow(n, spi), sumOf(a.Data)
 	if h.Response() {
-		t.response(n, f, h, sum)
+		t.response(n, f, h, piece(h, a.Data), sum)
 	} else {
-		t.request(n, f, h, sum)
+		t.request(n, f, h, piece(h, a.Data), sum)
 	}
-	if h.NextPayload == wire.PayloadSK && len(a.Data) >= 40 {
-		iv := [8]byte(a.Data[32:40])
+	at := 32
+	if h.NextPayload == wire.PayloadSKF {
+		n.w.saw("fragment")
+		at = 36
+	}
+	if (h.NextPayload == wire.PayloadSK || h.NextPayload == wire.PayloadSKF) && len(a.Data) >= at+8 {
+		iv := [8]byte(a.Data[at : at+8])
 		if before, ok := f.ivs[iv]; ok && before != sum {
 			n.w.fail(Reuse, "%s: IKE SA %016x uses IV %x for two messages, the second is %s %d", n.name, uint64(spi), iv, h.Exchange, h.MessageID)
 		}
@@ -90,12 +114,9 @@ func (t *watch) sent(n *node, spi wire.SPI, a ike.Send) {
 	}
 }
 
-func (t *watch) request(n *node, f *flow, h wire.Header, sum uint64) {
+func (t *watch) request(n *node, f *flow, h wire.Header, k [2]uint16, sum uint64) {
 	id, s := int64(h.MessageID), &f.requests
 	switch {
-	case id == s.last && h.Exchange == wire.IKESAInit: // with a cookie, another group
-	case id == s.last && sum != s.sum:
-		n.w.fail(Window, "%s repeats request %d (%s) with other octets", n.name, id, h.Exchange)
 	case id < s.last:
 		n.w.fail(Window, "%s sends request %d (%s) after %d", n.name, id, h.Exchange, s.last)
 	case id > s.last+1:
@@ -106,16 +127,16 @@ func (t *watch) request(n *node, f *flow, h wire.Header, sum uint64) {
 	if id > s.last {
 		f.answered = false
 	}
-	s.last, s.sum = id, sum
+	if !s.repeats(id, k, sum) && h.Exchange != wire.IKESAInit { // which is repeated with a cookie, or another group
+		n.w.fail(Window, "%s repeats request %d (%s) with other octets", n.name, id, h.Exchange)
+	}
 }
 
-func (t *watch) response(n *node, f *flow, h wire.Header, sum uint64) {
+func (t *watch) response(n *node, f *flow, h wire.Header, k [2]uint16, sum uint64) {
 	id, s := int64(h.MessageID), &f.responses
 	switch {
 	case h.Exchange == wire.IKESAInit && h.SPIr == 0: // nothing was kept
 		return
-	case id == s.last && sum != s.sum:
-		n.w.fail(Window, "%s repeats response %d (%s) with other octets", n.name, id, h.Exchange)
 	case id < s.last:
 		n.w.fail(Window, "%s sends response %d (%s) after %d", n.name, id, h.Exchange, s.last)
 	case id > s.last+1 && s.last >= 0:
@@ -123,7 +144,9 @@ func (t *watch) response(n *node, f *flow, h wire.Header, sum uint64) {
 	case id > f.asked && h.Exchange != wire.IKESAInit:
 		n.w.fail(Window, "%s answers request %d (%s), which has not come: the last was %d", n.name, id, h.Exchange, f.asked)
 	}
-	s.last, s.sum = id, sum
+	if !s.repeats(id, k, sum) {
+		n.w.fail(Window, "%s repeats response %d (%s) with other octets", n.name, id, h.Exchange)
+	}
 }
 
 // arrived notes what a genuine message means for the window of the machine that gets it.

@@ -31,6 +31,8 @@ type session struct {
 	keys         *suite.Keys
 	fromI, fromR *suite.Protector            // each opens what one side sent
 	asks         map[question][]wire.Payload // CREATE_CHILD_SA requests, for what follows from them
+	parts        map[set][][]byte            // of messages in fragments
+	firsts       map[set]wire.PayloadType
 }
 
 type question struct {
@@ -55,7 +57,10 @@ type Message struct {
 	wire.Header
 	Protected bool           // the payloads were inside SK
 	Payloads  []wire.Payload // nil where Problem is set
-	Problem   string         // why it cannot be read: "malformed", "forged", "keys unknown"
+	Fragment  int            // of Total fragments; 0: it came whole
+	Total     int
+	Whole     bool   // of a fragment: with it all of the message are here, and Payloads are those of the message
+	Problem   string // why it cannot be read: "malformed", "forged", "keys unknown"
 }
 
 // Read opens a message. Each is to be shown in the order of sending; showing one again does no harm. An error: it is no IKE message.
@@ -72,9 +77,15 @@ func (t *Tap) Read(data []byte) (Message, error) {
 	if len(m.Payloads) > 0 {
 		sk, _ = m.Payloads[len(m.Payloads)-1].(*wire.SK)
 	}
+	var skf *wire.SKF
+	if len(m.Payloads) > 0 {
+		skf, _ = m.Payloads[len(m.Payloads)-1].(*wire.SKF)
+	}
 	switch {
 	case sk != nil:
 		return t.open(data, h, sk), nil
+	case skf != nil:
+		return t.openFragment(data, h, skf), nil
 	case h.Exchange == wire.IKESAInit && h.Response():
 		t.learn(m)
 	case h.Exchange == wire.IKESAInit:
@@ -85,14 +96,10 @@ func (t *Tap) Read(data []byte) (Message, error) {
 
 func (t *Tap) open(data []byte, h wire.Header, sk *wire.SK) Message {
 	m := Message{Header: h, Protected: true}
-	s := t.sessions[[2]wire.SPI{h.SPIi, h.SPIr}]
+	s, p := t.side(h)
 	if s == nil {
 		m.Problem = "keys unknown"
 		return m
-	}
-	p := s.fromR
-	if h.Initiator() {
-		p = s.fromI
 	}
 	plain, err := p.Open(data, sk)
 	if err != nil {
@@ -191,7 +198,8 @@ func newSession(keys *suite.Keys) *session {
 	if err != nil {
 		return nil
 	}
-	return &session{keys: keys, fromI: asR, fromR: asI, asks: make(map[question][]wire.Payload)}
+	return &session{keys: keys, fromI: asR, fromR: asI, asks: make(map[question][]wire.Payload),
+		parts: make(map[set][][]byte), firsts: make(map[set]wire.PayloadType)}
 }
 
 // shared is the secret of a key exchange whose initiator's private value was drawn before our eyes.
