@@ -62,8 +62,8 @@ func TestDuplicates(t *testing.T) {
 		s.up(1, ch)
 		s.up(2, ch)
 	}
-	if at, ok := s.Deadline(); ok {
-		t.Errorf("the end whose IKE SA stays plans something for %v", at.Sub(s.now))
+	if at, ok := s.Deadline(); !ok || at.Sub(s.now) != strangerGrace {
+		t.Errorf("the end whose IKE SA stays plans something for %v, want the time when the other end must have ended its own", at.Sub(s.now))
 	}
 	// The other end.
 	b := site("b", policy.StartBoot)
@@ -84,6 +84,29 @@ func TestDuplicates(t *testing.T) {
 	s.up(2, "dmz", "1: lower")
 	s.finished(1, false)
 	s.status("up", 2)
+}
+
+// A peer that does not know the rule keeps both. The later one stays.
+func TestDuplicatesOfStranger(t *testing.T) {
+	const ours, theirs = 1, 2
+	for _, later := range []wire.SPI{ours, theirs} {
+		s := newStory(t, site("b", policy.StartBoot)) // gw-a: what it starts stays
+		s.do(Opened{"b", ours})
+		s.claimed(3-later, later == theirs, false)
+		s.now = s.now.Add(time.Second)
+		s.claimed(later, later == ours, false)
+		s.up(ours, "lan")
+		s.up(ours, "dmz")
+		s.up(theirs, "lan")
+		s.now = s.now.Add(2 * strangerGrace)
+		s.do(Wake{}) // they do not carry the same yet
+		s.up(theirs, "dmz", fmt.Sprintf("%d: lower", 3-later))
+		s.finished(3-later, false)
+		s.status("up", later)
+		if at, ok := s.Deadline(); ok {
+			t.Errorf("something is planned for %v", at.Sub(s.now))
+		}
+	}
 }
 
 // An attempt that the rule would give up anyway ends when the peer's IKE SA is there.

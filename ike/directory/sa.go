@@ -15,6 +15,8 @@ const (
 	// duplicateGrace passes between the survivor's child coming up and the end of the other IKE SA: the peer must have heard of the
 	// survivor's child too, or its traffic would be without one for a moment.
 	duplicateGrace = 5 * time.Second
+	// strangerGrace is how long two equal IKE SAs stand before their other end is taken for one that does not know the rule: strongSwan would keep both for good.
+	strangerGrace = 2 * duplicateGrace
 	// simultaneous bounds the time in which two ends may have started without knowing of each other. An INITIAL_CONTACT that comes
 	// within it says nothing about the IKE SA that we started.
 	simultaneous = 10 * time.Second
@@ -245,7 +247,13 @@ func compareIdentities(a, b auth.Identity) int {
 func (t turn) endDuplicates(c *connection) {
 	var waits ike.Time
 	for _, a := range c.serving() {
-		if !a.initiated || c.renewing(a) {
+		if !a.initiated {
+			if at := t.endStranger(c, a); at != 0 && (waits == 0 || at.Before(waits)) {
+				waits = at
+			}
+			continue
+		}
+		if c.renewing(a) {
 			continue
 		}
 		peers := slices.DeleteFunc(c.serving(), func(x *sa) bool { return !x.peer.Equal(a.peer) })
@@ -269,6 +277,26 @@ func (t turn) endDuplicates(c *connection) {
 		t.lower(a, ike.Lower{Why: "duplicate: another IKE SA with the same peer stays"})
 	}
 	c.dropAt = waits
+}
+
+// endStranger: the peer has started a, we have started another that carries the same, and the peer has not ended a, as the rule would have it. Of the two the later one stays: the peer
+// has proved itself there last, so that it surely has it, even if it has lost what was before. It returns when to look again; 0: there is nothing to end.
+func (t turn) endStranger(c *connection, a *sa) ike.Time {
+	for _, ours := range c.serving() {
+		if !ours.initiated || !ours.peer.Equal(a.peer) || c.renewing(a) || c.renewing(ours) || !ours.covers(a) || !a.covers(ours) || c.compareStarters(ours, a) >= 0 {
+			continue
+		}
+		if at := max(ours.upSince, a.upSince).Add(strangerGrace); t.now.Before(at) {
+			return at
+		}
+		goes := a
+		if ours.since.Before(a.since) {
+			goes = ours
+		}
+		t.lower(goes, ike.Lower{Why: "duplicate: another IKE SA with the same peer stays"})
+		return 0
+	}
+	return 0
 }
 
 // complete asks the survivor for the children that it lacks and the other has, when it has had its time to bring them up. It returns when to
