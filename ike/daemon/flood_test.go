@@ -11,7 +11,7 @@ import (
 func TestFloodLeavesRoom(t *testing.T) {
 	l := newLoop(nil, nil)
 	const tooMany = 100
-	for i := range packetQueue + tooMany {
+	for i := range firstQueue + tooMany {
 		l.receive(wire.Header{SPIi: wire.SPI(i + 1), Exchange: wire.IKESAInit, Flags: wire.FlagInitiator}, ike.Packet{})
 	}
 	for _, h := range []wire.Header{

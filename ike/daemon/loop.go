@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	packetQueue = 2048 // IKE messages of one kind that wait for a shard
+	packetQueue = 2048 // IKE messages that wait for a shard
+	firstQueue  = 4096 // first ones: at 20,000 a second those of some 200 ms for one shard, of 400 ms for two
 	packetBurst = 64   // of those handled in one turn, so that answers and deadlines get theirs
 )
 
@@ -32,7 +33,7 @@ type loop struct {
 }
 
 func newLoop(d *Daemon, s *shard.Shard) *loop {
-	return &loop{d: d, shard: s, packets: make(chan ike.Packet, packetQueue), firsts: make(chan ike.Packet, packetQueue), box: newMailbox[any]()}
+	return &loop{d: d, shard: s, packets: make(chan ike.Packet, packetQueue), firsts: make(chan ike.Packet, firstQueue), box: newMailbox[any]()}
 }
 
 // receive takes a packet from a receive loop of the transport.

@@ -26,6 +26,7 @@ const (
 	halfOpenEnds  = wire.HalfOpen + patience
 	spoofAfter    = time.Second // until the last answer has left
 	spoofRekeys   = 1           // of each kind while the flood runs, at least
+	spoofLost     = 100         // of so many datagrams in the tunnel one may be lost: a peer short of CPU throws away what waits for a key when the key goes
 	spoofPersonal = 12          // seconds
 	spoofCI       = 6
 )
@@ -99,23 +100,25 @@ func (s *stage) spoofed(content func(*spoofer) rig.Datagram) string {
 	s.want(rig.Until(halfOpenEnds, func() bool { return s.counter(own, "ike-sas-half-open") == 0 }),
 		"%d half-open IKE SAs %s after the flood", s.counter(own, "ike-sas-half-open"), halfOpenEnds)
 	empty := time.Since(halted) // long enough for a repeat of an answer
-	answered := empty - flood.Quiet()
+	last := empty - flood.Quiet()
 	r := flood.Stop()
 
-	sum := fmt.Sprintf("%d/s for %.0f s; memory %.1f MiB after %d s, %.1f at the end; half-open %d, none %.0f s after; %d child and %d IKE rekeys; %s; caller up in %d ms; octets back %.2f of all, %.2f at most; %.1f us of CPU each, %d lost at the sockets",
+	sum := fmt.Sprintf("%d/s for %.0f s; memory %.1f MiB after %d s, %.1f at the end; half-open %d, none %.0f s after; %d child and %d IKE rekeys; %s; caller up in %d ms; octets back %.2f of all, %.2f at most; %.1f us of CPU each, %d lost at the sockets, %d at queues",
 		r.Rate(), r.Took.Seconds(), mib(early), spoofSettle, mib(late), halfOpen, empty.Seconds(), childrenNow-children, ikesNow-ikes, said, took.Milliseconds(),
-		float64(r.Sum[1])/float64(r.Sum[0]), r.Worst, float64((after-before).Microseconds())/float64(r.Sent), lost-lostBefore)
+		float64(r.Sum[1])/float64(r.Sum[0]), r.Worst, float64((after-before).Microseconds())/float64(r.Sent), lost-lostBefore, s.counter(own, "dropped-queue-full"))
 	s.want(r.Rate() >= spoofRate || r.Slept < r.Took/100, "only %d datagrams a second, although the machine could more: %s", r.Rate(), sum)
 	if r.Rate() < spoofRate {
 		sum = "the machine can no more: " + sum
 	}
 	s.want(late-early <= spoofGrowth, "memory grew by more than %d MiB: %s", spoofGrowth>>20, sum)
 	s.want(childrenNow-children >= spoofRekeys && ikesNow-ikes >= spoofRekeys, "no rekey of the child or of the IKE SA: %s", sum)
-	s.want(pingErr == nil, "%v: %s", pingErr, sum)
+	var sent, answered int
+	fmt.Sscanf(said, "%d datagrams sent, %d answered", &sent, &answered)
+	s.want(pingErr == nil || answered < sent && (sent-answered)*spoofLost <= sent, "%v: %s", pingErr, sum)
 	s.want(took <= spoofConnect, "a peer that called waited longer than %s: %s", spoofConnect, sum)
 	s.want(r.Missed == 0, "the count of answers is not whole, %d are missing: %s", r.Missed, sum)
 	s.want(r.Worst <= 1 && r.More == 0, "%d forged sources got more than they sent: %s", r.More, sum)
-	s.want(answered <= spoofAfter, "something was sent to a forged source %s after the flood: %s", answered, sum)
+	s.want(last <= spoofAfter, "something was sent to a forged source %s after the flood: %s", last, sum)
 	_, err = own.SA()
 	s.must(err)
 	return sum
