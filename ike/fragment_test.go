@@ -555,3 +555,36 @@ func TestAuthNever(t *testing.T) {
 		})
 	}
 }
+
+// TestAnswerVanishes: a small request comes again and again, since its large answer does not arrive: from the second time on the answer is cut smaller, which changes
+// nothing else, as anyone could have repeated the request.
+func TestAnswerVanishes(t *testing.T) {
+	n := newPair(t, with("aes256gcm16-prfsha256-modp4096", ""))
+	n.up()
+	var request []byte
+	n.hook = func(d datagram) []datagram {
+		if d.from.Addr() == addrB {
+			return nil
+		}
+		request = bytes.Clone(d.data)
+		return []datagram{d}
+	}
+	old := n.b.sa
+	n.a.step(Rekey{IKE: true})
+	n.run(time.Second, nil)
+	if n, _ := numbers(request); n != 0 {
+		t.Fatal("the request is no longer small")
+	}
+	before := old.Status()
+	for _, want := range []int{1, 2, 2} {
+		sent := len(n.b.sends)
+		n.b.turn(old, Packet{Path{apB, apA}, bytes.Clone(request)})
+		answer := n.b.sends[sent:]
+		if _, total := numbers(answer[len(answer)-1].Data); len(answer) != want || want > 1 && total != want {
+			t.Errorf("%d datagrams, wanted %d", len(answer), want)
+		}
+	}
+	if after := old.Status(); after.FragmentSize != before.FragmentSize {
+		t.Errorf("size %d", after.FragmentSize)
+	}
+}

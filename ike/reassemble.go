@@ -138,8 +138,8 @@ func (sa *SA) onRepeat(p Packet, m *wire.Message) {
 		return
 	case same:
 		r.repeats++
-		if size, ok := sa.smallerSize(); ok && r.repeats >= probesASize && sa.recut(r.answer, size) { // RFC 7383 section 2.4: the answer does not arrive
-			sa.fragments.size = size
+		if size, ok := sa.smallerSize(); ok && r.repeats >= probesASize { // RFC 7383 section 2.4: the answer does not arrive
+			sa.recut(r.answer, size) // and nothing else changes: anyone can repeat what he has seen
 		}
 	case skf == nil || !sa.fragments.agreed || m.Exchange != r.header.Exchange:
 		return

@@ -48,7 +48,8 @@ func (n *names) ofChild(receiver string, spi uint32) string {
 // replace puts names into a text where it has SPIs in hexadecimal digits.
 func (n *names) replace(s string) string { return strings.NewReplacer(n.texts...).Replace(s) }
 
-// message is one in the words of RFC 7296: "I1 CREATE_CHILD_SA request 2 {N(REKEY_SA a1) SA(a2) Ni TSi TSr}". Braces mean SK.
+// message is one in the words of RFC 7296: "I1 CREATE_CHILD_SA request 2 {N(REKEY_SA a1) SA(a2) Ni TSi TSr}". Braces mean SK. The last
+// fragment (RFC 7383) shows what all hold together.
 func (n *names) message(from, to string, m wiretap.Message) string {
 	kind, role := "request", "i"
 	if m.Response() {
@@ -62,7 +63,12 @@ func (n *names) message(from, to string, m wiretap.Message) string {
 	if m.Problem != "" {
 		inside = m.Problem
 	}
-	if m.Protected {
+	switch {
+	case m.Fragment > 0 && !m.Whole:
+		inside = fmt.Sprintf("fragment %d of %d", m.Fragment, m.Total)
+	case m.Fragment > 0:
+		inside = fmt.Sprintf("fragment %d of %d {%s}", m.Fragment, m.Total, inside)
+	case m.Protected:
 		inside = "{" + inside + "}"
 	}
 	return strings.TrimRight(fmt.Sprintf("%s %s %s %d %s", n.ofIKE(m.SPIi), m.Exchange, kind, m.MessageID, inside), " ")
