@@ -66,9 +66,17 @@ type party struct {
 	start func(s *stage, at rig.Site, x rig.Tunnel, plane string) rig.Told
 }
 
+// The peers.
 var swanParty = party{"strongSwan", func(s *stage, at rig.Site, x rig.Tunnel, plane string) rig.Told {
 	x.SwanDaemon += "delete_rekeyed_delay = 1\n" // it shows what has been replaced for so many seconds
 	return s.swan(at, x, plane)
+}}
+
+var libreParty = party{"Libreswan", func(s *stage, at rig.Site, x rig.Tunnel, _ string) rig.Told {
+	e, err := rig.StartLibreswan(at.Gateway, s.folder(), peersRoot(), x)
+	s.must(err)
+	s.keep(e)
+	return e
 }}
 
 // TestUserspaceCollision: cygnet and strongSwan do two things to one tunnel at once, 20 times (ROUNDS in the environment says otherwise, CI makes it 5). A ferry keeps the
@@ -85,6 +93,14 @@ func TestKernelCollision(t *testing.T) {
 	need(t, "kernel-esp", kernelESP())
 	need(t, "peers", rig.HaveSwan())
 	collisionRows(t, swanParty, "kernel")
+}
+
+// TestKernelLibreswanCollision is the same with Libreswan.
+func TestKernelLibreswanCollision(t *testing.T) {
+	need(t, "kernel-esp", kernelESP())
+	_, err := os.Stat(peersRoot())
+	need(t, "peers", err)
+	collisionRows(t, libreParty, "kernel")
 }
 
 // collisionRows runs each collision, cygnet being the initiator of every second row.
@@ -111,6 +127,18 @@ type crossing struct {
 	initiator rig.End
 	ownAt     rig.Site
 	peerAt    rig.Site
+	round     int
+}
+
+// must and want name the round.
+func (c *crossing) must(err error) {
+	if err != nil {
+		c.stage.must(fmt.Errorf("round %d: %w", c.round, err))
+	}
+}
+
+func (c *crossing) want(ok bool, format string, a ...any) {
+	c.stage.want(ok, "round %d: %s", c.round, fmt.Sprintf(format, a...))
 }
 
 // cross builds the networks, the ferry and both ends, with cygnet at A if it is the initiator.
@@ -156,12 +184,18 @@ func (c *crossing) settled(within time.Duration) rig.Shown {
 	return own
 }
 
+// outcome of what an end was told.
+type outcome struct {
+	own bool
+	err error
+}
+
 // both returns a function that has both ends act, and the channel of what comes of it.
-func (c *crossing) both(own, peer func(rig.Told) error) (begin func(), done chan error) {
-	done = make(chan error, 2)
+func (c *crossing) both(own, peer func(rig.Told) error) (begin func(), done chan outcome) {
+	done = make(chan outcome, 2)
 	return func() {
-		go func() { done <- own(c.own) }()
-		go func() { done <- peer(c.peer) }()
+		go func() { done <- outcome{true, own(c.own)} }()
+		go func() { done <- outcome{false, peer(c.peer)} }()
 	}, done
 }
 
@@ -171,45 +205,45 @@ func collide(s *stage, p party, plane string, what collision, initiate bool, n i
 	x.Cygnet = "liveness = { timeout = \"1s\" }\n" // the first repeat of a request
 	c := cross(s, p, plane, initiate, x)
 	defer c.ferry.Stop()
-	s.must(c.initiator.Up())
+	c.must(c.initiator.Up())
 	last := c.settled(patience)
 	stop, err := rig.Flood(s.A.Host, s.B.Host, s.B.Host4)
-	s.must(err)
-	crossed, downs := 0, 0
+	c.must(err)
+	downs := 0
 	for i := range n {
+		c.round = i + 1
 		begin, done := c.both(what.own, what.peer)
 		a, b, err := c.ferry.Cross(rig.Spoken{Src: c.ownAt.WAN4, Exchange: what.ownSends}, rig.Spoken{Src: c.peerAt.WAN4, Exchange: what.peerSends}, patience, begin)
-		s.must(err)
+		c.must(err)
+		c.want(c.ferry.Crossed(a, b) && a.Header.SPIi == b.Header.SPIi, "%s and %s have not crossed", a, b)
 		for range 2 {
-			if err := <-done; err != nil && !what.ends { // what is asked for may be impossible by then
-				s.must(fmt.Errorf("round %d: %w", i+1, err))
+			if r := <-done; !what.ends { // what is asked for may be impossible by then
+				c.must(r.err)
 			}
 		}
-		s.want(c.ferry.Crossed(a, b) && a.Header.SPIi == b.Header.SPIi, "round %d: %s and %s have not crossed", i+1, a, b)
-		crossed++
 		if what.ends {
-			downs += c.again(last)
+			downs += c.again(last, what)
 		}
 		now := c.settled(2 * patience)
-		s.want(!slices.Equal(now.Children, last.Children) || !slices.Equal(now.IKE, last.IKE), "round %d: nothing has become new: %v", i+1, now)
+		c.want(!slices.Equal(now.Children, last.Children) || !slices.Equal(now.IKE, last.IKE), "nothing has become new: %v", now)
 		last = now
 	}
 	said, err := stop()
 	if !what.ends {
-		s.must(err)
+		c.must(err)
 	}
-	s.must(c.initiator.Down())
-	s.must(rig.Gone(c.own))
-	s.must(rig.Gone(c.peer))
+	c.must(c.initiator.Down())
+	c.must(rig.Gone(c.own))
+	c.must(rig.Gone(c.peer))
 	if what.ends {
-		return fmt.Sprintf("%d of %d crossed, %d times raised anew; %s", crossed, n, downs, said)
+		return fmt.Sprintf("%d of %d crossed, %d times raised anew; %s", n, n, downs, said)
 	}
-	return fmt.Sprintf("%d of %d crossed, %s", crossed, n, said)
+	return fmt.Sprintf("%d of %d crossed, %s", n, n, said)
 }
 
 // again waits until nothing is left of what there was, in either daemon and, by settled, in either kernel, and raises the tunnel once more unless it came back by itself, or will. It
 // returns 1 if it had to.
-func (c *crossing) again(before rig.Shown) int {
+func (c *crossing) again(before rig.Shown, what collision) int {
 	var own, peer rig.Shown
 	var wanted bool
 	var err error
@@ -223,17 +257,26 @@ func (c *crossing) again(before rig.Shown) int {
 		if err != nil || own.Any(before.Children) || peer.Any(before.Mirror().Children) {
 			return false
 		}
-		return rig.Same(own, peer) == nil || wanted || len(own.Children)+len(peer.Children) == 0 && c.kernelsEmpty()
+		return rig.Same(own, peer) == nil || wanted || c.empty()
 	}), "after the Delete of %v: cygnet shows %v, the peer %v (%v)", before, own, peer, err)
 	if wanted || rig.Same(own, peer) == nil {
 		return 0
 	}
-	c.must(c.initiator.Up())
+	if what.ownSends == wire.Informational { // what was taken down here nobody else raises
+		c.must(c.own.Up())
+	} else {
+		c.must(c.initiator.Up())
+	}
 	return 1
 }
 
-// kernelsEmpty: no SA is in either kernel.
-func (c *crossing) kernelsEmpty() bool {
+// empty: no Child SA is in either daemon, no SA in either kernel.
+func (c *crossing) empty() bool {
+	for _, e := range []rig.Told{c.own, c.peer} {
+		if v, err := e.Shown(); err != nil || len(v.Children) > 0 {
+			return false
+		}
+	}
 	for _, at := range []rig.Site{c.ownAt, c.peerAt} {
 		if list, err := rig.KernelSPIs(at.Gateway); err != nil || len(list) > 0 {
 			return false
