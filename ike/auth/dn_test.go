@@ -87,6 +87,18 @@ func TestEqualDN(t *testing.T) {
 	}
 }
 
+// The attributes of one RDN are a set, also where a CA did not sort them.
+func TestUnsortedRDN(t *testing.T) {
+	n, ok := readDN([]byte(identity(t, "CN=gw+UID=x, C=CH").Data))
+	if !ok {
+		t.Fatal("no name")
+	}
+	back := dn{n[0], {n[1][1], n[1][0]}}
+	if !n.equal(back) || n.equal(dn{n[1], n[0]}) {
+		t.Errorf("%v equal %v", n, back)
+	}
+}
+
 func TestPattern(t *testing.T) {
 	for _, c := range []struct {
 		pattern string

@@ -307,6 +307,7 @@ func TestTrap_7427_4_ECDSA(t *testing.T) {
 		refused("r of the order", &wire.Auth{Method: raw.Auth.Method, Data: slices.Concat(order, s)})
 		refused("s of the order", &wire.Auth{Method: raw.Auth.Method, Data: slices.Concat(r, order)})
 		refused("s above the order", &wire.Auth{Method: raw.Auth.Method, Data: slices.Concat(r, bytes.Repeat([]byte{0xff}, half))})
+		refused("a zero before both", &wire.Auth{Method: raw.Auth.Method, Data: slices.Concat([]byte{0}, r, []byte{0}, s)})
 		refused("one octet less", &wire.Auth{Method: raw.Auth.Method, Data: raw.Auth.Data[:n-1]})
 		refused("one octet more", &wire.Auth{Method: raw.Auth.Method, Data: append(bytes.Clone(raw.Auth.Data), 0)})
 		der, _ := k.Sign(octetsToSign, SignatureRules{Hashes: all})
