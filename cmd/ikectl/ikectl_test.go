@@ -87,7 +87,7 @@ func exampleStatus() *control.Status {
 		Connections: []control.Connection{
 			{Name: "site-b", State: "up", Wanted: "up", Start: "boot", WhenDown: "drop", IKE: []control.IKESA{{
 				SPIi: "0123456789abcdef", SPIr: "fedcba9876543210", Phase: "established", Initiator: true,
-				Local: "192.0.2.1:500", Remote: "198.51.100.7:4500", LocalID: "gw-a.example", RemoteID: "gw-b.example",
+				Local: "192.0.2.1:500", Remote: "198.51.100.7:4500", LocalID: "gw-a.example", RemoteID: "gw-b.example", Proof: "certificate of CN=gw-b, issued by CN=Sub, ECDSA with SHA2-256",
 				Suite: "AES-GCM-256, SHA2-256, MODP-2048", NAT: "remote", Fragmentation: "used", FragmentSize: 576, Seconds: 3725, RekeyIn: 10000, ReauthIn: 20000,
 				Children: []control.Child{{Name: "lan", State: "up", SPIIn: "c0000001", SPIOut: "c0000002", Suite: "AES-GCM-256", Encap: "udp",
 					Local: []string{"10.1.0.0/16"}, Remote: []string{"10.2.0.0/16"}, BytesIn: 84, BytesOut: 1 << 21, PacketsIn: 1, PacketsOut: 1500,
@@ -116,6 +116,7 @@ site-b: up (start boot, drop when down)
   IKE SA      established for 1h2m5s, initiator
     local     192.0.2.1:500      gw-a.example
     remote    198.51.100.7:4500  gw-b.example
+    proof     certificate of CN=gw-b, issued by CN=Sub, ECDSA with SHA2-256
     suite     AES-GCM-256, SHA2-256, MODP-2048
     SPIs      0123456789abcdef initiator, fedcba9876543210 responder
     NAT       remote

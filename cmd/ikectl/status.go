@@ -182,6 +182,9 @@ func (c *command) printIKE(sa *control.IKESA) {
 	w := max(len(sa.Local), len(sa.Remote))
 	c.row("  local", fmt.Sprintf("%-*s  %s", w, sa.Local, sa.LocalID))
 	c.row("  remote", fmt.Sprintf("%-*s  %s", w, sa.Remote, sa.RemoteID))
+	if sa.Proof != "" {
+		c.row("  proof", sa.Proof)
+	}
 	if sa.Suite != "" {
 		c.row("  suite", sa.Suite)
 	}

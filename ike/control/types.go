@@ -95,6 +95,7 @@ type IKESA struct {
 	Remote    string `json:"remote"`
 	LocalID   string `json:"local_id"`
 	RemoteID  string `json:"remote_id"`
+	Proof     string `json:"proof,omitempty"` // how the peer proved RemoteID: "PSK", or its certificate or key and the signature
 	Suite     string `json:"suite"`
 	NAT       string `json:"nat"` // "none", "local", "remote", "both"; "unknown": at the peer, or it only asks for ESP in UDP
 	// Fragmentation of IKE messages (RFC 7383): "none": not agreed; "agreed"; "used": a message went or came in fragments. FragmentSize is the largest

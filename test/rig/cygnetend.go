@@ -61,22 +61,21 @@ func CygnetConfig(t Tunnel, o CygnetOptions) Config {
 		}
 		more += fmt.Sprintf("\n[connection.s2s.child.%s]\nlocal = [%q]\nremote = [%q]\nesp = %q\npfs = %q\n", c.Name, c.LocalTS, c.RemoteTS, c.ESP, group)
 	}
+	local, remote, psk, files := cygnetProofs(t)
 	return Config{
 		"cygnet.toml": fmt.Sprintf("[daemon]\ndataplane = %q\nlog = \"debug\"\n%s\n", o.Dataplane, o.Daemon),
-		"secrets/s2s": t.PSK + "\n",
 		"conn.d/s2s.toml": fmt.Sprintf(`[connection.s2s]
-local = { address = %q, id = %q }
-remote = { address = %q, id = %q }
-psk = { file = "secrets/s2s" }
-ike = %q
+local = { address = %q, id = %q%s }
+remote = { address = %q, id = %q%s }
+%sike = %q
 start = %q
 %s
 [connection.s2s.child.lan]
 local = %s
 remote = %s
 esp = %q
-%s`, outer(t.Local), t.LocalID, cmp.Or(t.RemoteName, outer(t.Remote)), t.RemoteID, t.Suite.IKE, o.Start, encap, quote(t.LocalTS), quote(t.RemoteTS), t.Suite.ESP, life) + more,
-	}
+%s`, outer(t.Local), t.LocalID, local, cmp.Or(t.RemoteName, outer(t.Remote)), t.RemoteID, remote, psk, t.Suite.IKE, o.Start, encap, quote(t.LocalTS), quote(t.RemoteTS), t.Suite.ESP, life) + more,
+	}.with(files)
 }
 
 // Up implements End.

@@ -34,7 +34,9 @@ type Tunnel struct {
 	Local, Remote     netip.Addr // outer, as this gateway sees them; Remote may be invalid: any
 	LocalID, RemoteID string
 	LocalTS, RemoteTS []string
-	PSK               string
+	PSK               string // of the ends that have no other proof
+	LocalProof        *Proof // of this end, RemoteProof of the other; nil: the PSK
+	RemoteProof       *Proof
 	Suite             Suite
 	Encap             bool   // ESP in UDP in any case
 	RemoteName        string // in place of Remote, for cygnet alone
@@ -61,6 +63,7 @@ func (t Tunnel) Mirror() Tunnel {
 	t.Local, t.Remote = t.Remote, t.Local
 	t.LocalID, t.RemoteID = t.RemoteID, t.LocalID
 	t.LocalTS, t.RemoteTS = t.RemoteTS, t.LocalTS
+	t.LocalProof, t.RemoteProof = t.RemoteProof, t.LocalProof
 	t.More = slices.Clone(t.More)
 	for i := range t.More {
 		c := &t.More[i]

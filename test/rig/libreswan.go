@@ -25,12 +25,12 @@ func StartLibreswan(ns NS, dir, peersRoot string, t Tunnel) (*Libreswan, error) 
 	if t.Plain {
 		encapsulation = "no" // it sends no NAT detection either
 	}
+	proofs, load, credentials := libreProofs(t)
 	if err := (Config{
 		"etc/ipsec.conf": fmt.Sprintf(`config setup
   logfile=%s
 conn s2s
   ikev2=insist
-  authby=secret
   left=%s
   leftid=@%s
   leftsubnet=%s
@@ -42,13 +42,13 @@ conn s2s
   pfs=no
   encapsulation=%s
   auto=ignore
-%s`, l.log, t.Local, t.LocalID, t.LocalTS[0], outer(t.Remote), t.RemoteID, t.RemoteTS[0], t.Suite.LibreIKE, t.Suite.LibreESP, encapsulation, t.Libre),
+%s%s`, l.log, t.Local, t.LocalID, t.LocalTS[0], outer(t.Remote), t.RemoteID, t.RemoteTS[0], t.Suite.LibreIKE, t.Suite.LibreESP, encapsulation, proofs, t.Libre),
 		"etc/ipsec.secrets": fmt.Sprintf("@%s @%s : PSK %q\n", t.LocalID, t.RemoteID, t.PSK),
-	}).Write(dir); err != nil {
+	}).with(credentials).Write(dir); err != nil {
 		return nil, err
 	}
 	cmd := ns.Command(peersRoot, "--exec", "bash", "-c",
-		"mkdir -p /run/pluto /var/lib/ipsec/nss && ipsec initnss && exec /usr/libexec/ipsec/pluto --nofork --config /etc/ipsec.conf")
+		"mkdir -p /run/pluto /var/lib/ipsec/nss && ipsec initnss && "+load+"exec /usr/libexec/ipsec/pluto --nofork --config /etc/ipsec.conf")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PEERS_ETC="+filepath.Join(dir, "etc"))
 	var err error

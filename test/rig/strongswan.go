@@ -44,10 +44,12 @@ func StartSwan(ns NS, dir string, t Tunnel, kernel bool) (*Swan, error) {
 	if kernel {
 		libipsec = ""
 	}
+	local, remote, signs, credentials := swanProofs(t)
 	files := Config{
 		"strongswan.conf": fmt.Sprintf(`charon {
-  load = openssl aes aesni sha1 sha2 hmac gcm chapoly kdf drbg random nonce curve25519 gmp %skernel-netlink socket-default vici
+  load = openssl aes aesni sha1 sha2 hmac gcm chapoly kdf drbg random nonce curve25519 gmp pem pkcs1 pkcs8 x509 pubkey constraints %skernel-netlink socket-default vici
   install_routes = yes
+  %s
   %s
   make_before_break = yes
   plugins {
@@ -63,9 +65,9 @@ func StartSwan(ns NS, dir string, t Tunnel, kernel bool) (*Swan, error) {
     }
   }
 }
-`, libipsec, t.SwanDaemon, s.uri(), filepath.Join(dir, "charon.log")),
-		"swanctl.conf": s.config(),
-	}
+`, libipsec, t.SwanDaemon, signs, s.uri(), filepath.Join(dir, "charon.log")),
+		"swanctl.conf": s.config(local, remote),
+	}.with(credentials)
 	if err := files.Write(dir); err != nil {
 		return nil, err
 	}
@@ -94,7 +96,7 @@ func StartSwan(ns NS, dir string, t Tunnel, kernel bool) (*Swan, error) {
 
 func (s *Swan) uri() string { return "unix://" + filepath.Join(s.dir, "vici") }
 
-func (s *Swan) config() string {
+func (s *Swan) config(local, remote string) string {
 	encap := "no"
 	if s.tunnel.Encap {
 		encap = "yes"
@@ -123,11 +125,11 @@ func (s *Swan) config() string {
     encap = %s
     %s
     local {
-      auth = psk
+      %s
       id = "%s"
     }
     remote {
-      auth = psk
+      %s
       id = "%s"
     }
     children {
@@ -144,7 +146,7 @@ secrets {
     secret = "%s"
   }
 }
-`, s.tunnel.Local, outer(s.tunnel.Remote), s.tunnel.Suite.IKE, encap, s.tunnel.Swan, s.tunnel.LocalID, s.tunnel.RemoteID,
+`, s.tunnel.Local, outer(s.tunnel.Remote), s.tunnel.Suite.IKE, encap, s.tunnel.Swan, local, s.tunnel.LocalID, remote, s.tunnel.RemoteID,
 		strings.Join(s.tunnel.LocalTS, ","), strings.Join(s.tunnel.RemoteTS, ","), s.tunnel.Suite.ESP, life, more, s.tunnel.PSK)
 }
 

@@ -1,0 +1,165 @@
+//go:build interop
+
+package interop
+
+import (
+	"crypto"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"cygnet/ike/control"
+	"cygnet/test/rig"
+)
+
+// authority is the root and the CA below it that issue what the rows need.
+type authority struct {
+	root, sub *rig.CA
+	mu        sync.Mutex
+	keys      map[string]crypto.Signer
+}
+
+// newAuthority makes a root with an RSA key and a CA below it with an ECDSA key.
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	root, err := rig.NewCA("Root", "RSA 2048", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := rig.NewCA("Sub", "P-256", root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{root: root, sub: sub, keys: map[string]crypto.Signer{}}
+}
+
+// key is the key of an owner, made once: RSA keys take their time.
+func (a *authority) key(s *stage, kind rig.KeyKind, owner string) crypto.Signer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	name := string(kind) + owner
+	if a.keys[name] == nil {
+		k, err := rig.NewKey(kind)
+		s.must(err)
+		a.keys[name] = k
+	}
+	return a.keys[name]
+}
+
+// proof is a certificate for a name, issued by ca.
+func (a *authority) proof(s *stage, ca *rig.CA, kind rig.KeyKind, name string) *rig.Proof {
+	return a.issue(s, ca, rig.Leaf{CN: "of " + name, Names: []string{name}, Key: a.key(s, kind, name)})
+}
+
+func (a *authority) issue(s *stage, ca *rig.CA, l rig.Leaf) *rig.Proof {
+	p, err := ca.Issue(l)
+	s.must(err)
+	return p
+}
+
+// proofs is what the two ends of a row have, and by which words each end shows what it saw.
+type proofs struct {
+	subject     string
+	ours        rig.KeyKind // "": the PSK
+	theirs      rig.KeyKind
+	pkcs1       bool
+	raw         bool
+	oursShown   string // in the peer's log, strongSwan's or Libreswan's words: a part of a line
+	theirsShown string // in our report, behind the peer's identity
+}
+
+var swanProofs = []proofs{
+	{subject: "RSA-PSS", ours: "RSA 2048", theirs: "RSA 2048", oursShown: "RSA_EMSA_PSS_SHA2_512", theirsShown: "RSA-PSS with SHA2-256"},
+	{subject: "RSA-PKCS1", ours: "RSA 3072", theirs: "RSA 3072", pkcs1: true, oursShown: "RSA_EMSA_PKCS1_SHA2_512", theirsShown: "RSA PKCS #1 v1.5 with SHA2-256"},
+	{subject: "ECDSA P-256", ours: "P-256", theirs: "P-256", oursShown: "ECDSA_WITH_SHA256_DER", theirsShown: "ECDSA with SHA2-256"},
+	{subject: "ECDSA P-384", ours: "P-384", theirs: "P-384", oursShown: "ECDSA_WITH_SHA384_DER", theirsShown: "ECDSA with SHA2-384"},
+	{subject: "Ed25519", ours: "Ed25519", theirs: "Ed25519", oursShown: "ED25519", theirsShown: "Ed25519"},
+	{subject: "certificate, PSK back", ours: "P-256", theirs: "", oursShown: "ECDSA_WITH_SHA256_DER", theirsShown: "PSK"},
+	{subject: "PSK, certificate back", ours: "", theirs: "RSA 2048", oursShown: "pre-shared key", theirsShown: "RSA-PSS with SHA2-256"},
+	{subject: "raw RSA keys", ours: "RSA 2048", theirs: "RSA 2048", raw: true, oursShown: "RSA_EMSA_PSS_SHA2_512", theirsShown: "RSA-PSS with SHA2-256"},
+	{subject: "raw Ed25519 keys", ours: "Ed25519", theirs: "Ed25519", raw: true, oursShown: "ED25519", theirsShown: "Ed25519"},
+}
+
+// equip gives the tunnel, as cygnet sees it, the proofs of a row.
+func (a *authority) equip(s *stage, x rig.Tunnel, c proofs) rig.Tunnel {
+	make := func(kind rig.KeyKind, name string) *rig.Proof {
+		switch {
+		case kind == "":
+			return nil
+		case c.raw:
+			return &rig.Proof{Key: a.key(s, kind, name)}
+		}
+		p := a.proof(s, a.sub, kind, name)
+		p.PKCS1 = c.pkcs1
+		return p
+	}
+	x.LocalProof, x.RemoteProof = make(c.ours, x.LocalID), make(c.theirs, x.RemoteID)
+	return x
+}
+
+// cert is a row of proofs: up, with data, and both ends name the scheme that is meant.
+func (a *authority) cert(t *testing.T, peer, plane string, initiate bool, c proofs) {
+	line{peer: peer + " " + plane, role: role(initiate), subject: c.subject, path: "IPv4"}.run(t, func(s *stage) string {
+		x := tunnel(s.Topology, rig.GCM, false, false)
+		if !initiate {
+			x = tunnelB(s.Topology, x)
+		}
+		x = a.equip(s, x, c)
+		if !initiate {
+			x = x.Mirror()
+		}
+		own, us, other := s.two(peer, x, initiate, rig.CygnetOptions{Dataplane: plane})
+		up, at := us.Renewer, [2]rig.End{us, other}
+		if !initiate {
+			up, at = other.Renewer, [2]rig.End{other, us}
+		}
+		s.must(up.Up())
+		_, err := rig.Prove(s.Topology, at[0], at[1], x)
+		s.must(err)
+		said := heard(other, c.oursShown)
+		s.want(said != "", "%s does not say that we proved ourselves by %s", peer, c.oursShown)
+		proved := s.proof(own)
+		s.want(strings.Contains(proved, c.theirsShown), "we do not say %q: %s", c.theirsShown, proved)
+		s.must(up.Down())
+		s.must(rig.Gone(us))
+		s.must(rig.Gone(other))
+		return fmt.Sprintf("we: %s; the peer: %s", proved, said)
+	})
+}
+
+// proof is how the peer proved itself, by our status.
+func (s *stage) proof(own *rig.CygnetEnd) (proof string) {
+	var st control.Status
+	s.must(own.Status(&st))
+	for _, ike := range st.Connections[0].IKE {
+		proof = ike.Proof
+	}
+	return proof
+}
+
+// heard is the line in which the peer says that it believes us, with a word of it.
+func heard(peer *gateway, word string) string {
+	log := peer.Renewer.(interface{ Said(string) []string })
+	for _, about := range []string{"successful", "authenticated peer"} {
+		for _, l := range log.Said(about) {
+			if strings.Contains(l, word) && !strings.Contains(l, "(myself)") {
+				return l
+			}
+		}
+	}
+	return ""
+}
+
+// TestUserspaceCertificates: what each end proves itself by, in both roles.
+func TestUserspaceCertificates(t *testing.T) {
+	t.Parallel()
+	need(t, "root", root())
+	need(t, "peers", rig.HaveSwan())
+	a := newAuthority(t)
+	for _, c := range swanProofs {
+		for _, initiate := range []bool{true, false} {
+			a.cert(t, "strongSwan", "userspace", initiate, c)
+		}
+	}
+}
