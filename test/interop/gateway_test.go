@@ -121,12 +121,15 @@ func (g *gateway) kernelHas(child string) error {
 	return err
 }
 
+// quiet is how long what is superfluous may stay: two IKE SAs that both ends began at once, 10 s with a peer that keeps both.
+const quiet = 3 * patience
+
 // onePair waits until each end has one pair of SAs and not one more, in the daemon and in the kernel.
 func (s *stage) onePair(ends ...*gateway) {
 	for _, g := range ends {
 		var shown rig.Shown
 		var kernel []string
-		ok := rig.Until(patience, func() bool {
+		ok := rig.Until(quiet, func() bool {
 			shown, _ = g.Shown()
 			kernel, _ = rig.KernelSPIs(g.Gateway)
 			return len(shown.Children) == 1 && (!g.showsIKE || len(shown.IKE) == 1) && (!g.kernel || len(kernel) == 2)
