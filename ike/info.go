@@ -146,6 +146,16 @@ func (sa *SA) deleteChild(c *child, why string) {
 	sa.enqueue(&deleteExchange{spis: []uint32{c.spiIn}, children: []*child{c}, why: why})
 }
 
+// takeBack: our Delete of a child is not sent any more, if it has not been; the peer's came first, and is answered like any other. Libreswan ends the IKE SA when the answer has no
+// Delete, which is right only where ours is on the wire (RFC 7296 section 1.4.1).
+func (sa *SA) takeBack(c *child) bool {
+	is := func(x exchange) bool { d, ok := x.(*deleteExchange); return ok && slices.Contains(d.children, c) }
+	before := len(sa.queue) + len(sa.postponed)
+	sa.queue = slices.DeleteFunc(sa.queue, is)
+	sa.postponed = slices.DeleteFunc(sa.postponed, func(p postponed) bool { return is(p.x) })
+	return len(sa.queue)+len(sa.postponed) < before
+}
+
 // deleteExchange deletes children (RFC 7296 section 1.4.1). spis are our inbound ones, also of children that we never installed.
 type deleteExchange struct {
 	spis     []uint32
@@ -201,7 +211,7 @@ func (sa *SA) onInfoRequest(m *message) {
 		}
 	}
 	gone = slices.DeleteFunc(gone, func(c *child) bool {
-		if !c.deleting {
+		if !c.deleting || sa.takeBack(c) {
 			spis = append(spis, c.spiIn)
 			return false
 		}
