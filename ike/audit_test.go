@@ -75,6 +75,8 @@ func (h *host) audit(sa *SA) {
 		}
 	}
 	h.net.keepIKE(sa.keys)
+	h.net.keepPlain(sa.requests.message)
+	h.net.keepPlain(sa.responses.answer)
 	for _, c := range sa.children {
 		if c.keys == nil {
 			continue
@@ -92,6 +94,7 @@ type kept struct {
 	child    map[*suite.ChildKeys]bool
 	halves   map[*suite.KeyExchange]bool
 	secrets  []alg.Secret // that came without a holder
+	plain    map[*byte][]byte
 	machines map[*SA]bool
 }
 
@@ -102,6 +105,13 @@ func (n *network) keepIKE(k *suite.Keys) {
 }
 
 func (n *network) keepChild(k *suite.ChildKeys) { n.kept.child[k] = true }
+
+// keepPlain notes what a message says before it is encrypted.
+func (n *network) keepPlain(m *outgoing) {
+	if m != nil && len(m.plain) > 0 {
+		n.kept.plain[&m.plain[0]] = m.plain
+	}
+}
 
 // keepResult notes the secrets that a job hands to a machine.
 func (n *network) keepResult(result any) {
@@ -122,7 +132,7 @@ func (n *network) keepResult(result any) {
 
 // audited has the end of a test end all machines, after which no key that was ever seen may be left.
 func (n *network) audited() {
-	n.kept = kept{map[*suite.Keys]bool{}, map[*suite.ChildKeys]bool{}, map[*suite.KeyExchange]bool{}, nil, map[*SA]bool{}}
+	n.kept = kept{map[*suite.Keys]bool{}, map[*suite.ChildKeys]bool{}, map[*suite.KeyExchange]bool{}, nil, map[*byte][]byte{}, map[*SA]bool{}}
 	t, ok := n.t.(*testing.T)
 	if !ok {
 		return
@@ -163,6 +173,11 @@ func (k kept) left() (list []string) {
 	}
 	if !wiped(k.secrets...) {
 		list = append(list, "a shared secret")
+	}
+	for _, b := range k.plain {
+		if !wiped(alg.NewSecret(b)) {
+			list = append(list, "what a message says")
+		}
 	}
 	return list
 }

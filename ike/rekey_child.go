@@ -95,7 +95,6 @@ func (x *createExchange) firstGroup() wire.GroupID {
 
 // sameSelectors checks the answer to a rekey: neither narrower (RFC 7296 section 2.9.2) nor wider than what was offered.
 func sameSelectors(old *child, local, remote []policy.TS) *Refusal {
-	same := func(a, b []policy.TS) bool { return policy.Within(a, b) && policy.Within(b, a) }
 	if same(old.local, local) && same(old.remote, remote) {
 		return nil
 	}

@@ -38,6 +38,5 @@ func (sa *SA) onSendFailed(e SendFailed) {
 		sa.report(Report{Code: CodeSent, Text: fmt.Sprintf("not sent: %v", e.Err), Hint: "does a firewall of this host forbid it?"})
 		return
 	}
-	sa.requests.forget()
 	x.onFailure(sa, r)
 }

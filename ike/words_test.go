@@ -99,6 +99,7 @@ func without(t wire.PayloadType) func(ps []wire.Payload) []wire.Payload {
 // mishaps by exchange.
 func mishaps() (list []mishap) {
 	add := func(name string, pair setup, do func(n *network)) { list = append(list, mishap{name, pair, do}) }
+	dynamic := setup{a: strings.Replace(strings.Replace(gwA, `address = "192.0.2.1"`, `address = "%any"`, 1), `address = "198.51.100.7"`, `address = "gw-b.example"`, 1)}
 	many := setup{a: strings.Replace(gwA, "-ecp256", "-ecp256-x25519", 1), b: gwB}
 	for _, kind := range []wire.NotifyType{wire.NotifyNoProposalChosen, wire.NotifyInvalidKEPayload, wire.NotifyInvalidMajorVersion, wire.NotifyInvalidSyntax} {
 		add(fmt.Sprintf("IKE_SA_INIT is refused by %v", kind), many, initiated(wire.IKESAInit, refusal(kind, 0, 99)))
@@ -128,6 +129,20 @@ func mishaps() (list []mishap) {
 			n.a.step(Rekey{IKE: ike})
 		}))
 	}
+	add("the rekey of the IKE SA: a child", setup{}, rekeyAnswered(true, func(ps []wire.Payload) []wire.Payload {
+		ts := policy.WireTS([]policy.TS{packetTS(addrA, 0, xfrm.Ports{})})
+		sa := &wire.SA{Proposals: []wire.Proposal{{Number: 1, Protocol: wire.ProtoESP, SPI: []byte{1, 2, 3, 4}, Transforms: []wire.Transform{{Type: wire.TransformESN}}}}}
+		return []wire.Payload{sa, ps[1], &wire.TS{Selectors: ts}, &wire.TS{Responder: true, Selectors: ts}}
+	}))
+	add("a child cannot be rekeyed in its lifetime", setup{}, then(func(n *network) {
+		n.a.sa.children[0].tries = 3
+		n.a.step(Expire{ID: n.a.sa.children[0].outID(), Hard: true})
+	}))
+	add("the first address of several does not answer", dynamic, func(n *network) {
+		n.a.lookup = []netip.Addr{netip.MustParseAddr("198.51.100.8"), addrB}
+		n.a.step(Initiate{})
+		n.run(2*time.Minute, func() bool { return n.a.children() == 1 })
+	})
 	add("the rekey of the IKE SA: SPI zero", setup{}, rekeyAnswered(true, edit(func(p *wire.SA) { clear(p.Proposals[0].SPI) })))
 	add("the rekey of a child: other selectors", setup{}, rekeyAnswered(false, edit(func(p *wire.TS) { p.Selectors[0].End = netip.MustParseAddr("10.1.0.255") })))
 	asks := []struct {
@@ -210,7 +225,6 @@ func mishaps() (list []mishap) {
 		n.a.step(Initiate{})
 		n.run(time.Second, nil)
 	})
-	dynamic := setup{a: strings.Replace(strings.Replace(gwA, `address = "192.0.2.1"`, `address = "%any"`, 1), `address = "198.51.100.7"`, `address = "gw-b.example"`, 1)}
 	lookUp := func(d ResolveDone) func(n *network) {
 		return func(n *network) {
 			n.a.sa.Step(n.now, Initiate{}, &Actions{})

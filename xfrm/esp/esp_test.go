@@ -178,6 +178,11 @@ func TestTrap_4303_1_SPI(t *testing.T) {
 			t.Errorf("SPI %d can be sent", spi)
 		}
 	}
+	sa := newSA(t, suites()[0])
+	sa.ID.SPI = 256
+	if _, err := NewOutbound(sa, nil); err != nil {
+		t.Errorf("SPI 256: %v", err)
+	}
 }
 
 func TestTrap_4303_2_SequenceNeverCycles(t *testing.T) {

@@ -81,7 +81,6 @@ func (l *Ledger) Commit(p *Plan) {
 	if l.pending == p {
 		l.pending = nil
 	}
-	p.undo = nil
 }
 
 // Rollback: the op with this index failed. It returns the ops that undo the ones before it (best effort), last first, and forgets the
