@@ -107,6 +107,8 @@ func unproven(c *x509.Certificate, id Identity) (why, hint string) {
 	switch {
 	case id.Type == wire.IDKeyID:
 		hint = "a key ID is proved by a dNSName or rfc822Name of the same text alone"
+	case id.Type == wire.IDDERASN1GN:
+		hint = "an ID_DER_ASN1_GN is proved by no certificate here; let the peer claim the name itself"
 	case id.Type == wire.IDDERASN1DN && reversed(c, id):
 		hint = `the names are the same in the other order; "asn1dn:" before the words says that they stand as in the certificate, "dn:" that they stand as in RFC 4514`
 	case id.Type == wire.IDDERASN1DN:

@@ -120,6 +120,18 @@ func TestTrap_7296_89_Certificates(t *testing.T) {
 	}
 }
 
+// What is proved must be wanted, too.
+func TestUnwanted(t *testing.T) {
+	p := newPKI(t)
+	c := claim(t, "gw.example", p.root.issue(t, "p256"))
+	for want, ok := range map[string]bool{"*": true, "gw.example": true, "*.example": true, "gx.example": false, "*.gw.example": false, "*@example": false, "C=CH, O=Example, CN=*": false, "keyid:gw.example": false} {
+		c.Want = pattern(t, want)
+		if _, f := p.trust().Verify(c); (f == nil) != ok || f != nil && f.Code != FaultUnwanted {
+			t.Errorf("%s: %v", want, f)
+		}
+	}
+}
+
 // A chain of more than wire.MaxChain certificates is refused.
 func TestLongChain(t *testing.T) {
 	root := newCA(t, "Root", "rsa-a")
@@ -580,6 +592,7 @@ func faults(t *testing.T) []faultCase {
 		{"a distinguished name in the other order", of("asn1dn:CN=gateway,O=Example,C=CH", leaf, p.sub.cert)},
 		{"another distinguished name", of("C=CH, CN=gateway", leaf, p.sub.cert)},
 		{"a key ID", of("keyid:0x00", leaf, p.sub.cert)},
+		{"a general name", verify(p.trust(), Claim{Certs: sent(leaf, p.sub.cert), ID: Identity{wire.IDDERASN1GN, "\x82\x02gw"}, At: now})},
 		{"a certificate for something else", of("gw.example", p.root.issue(t, "p256", usage(x509.ExtKeyUsageCodeSigning)))},
 		{"a user's certificate at a gateway", of("gw.example", p.root.issue(t, "p256", usage(x509.ExtKeyUsageClientAuth)))},
 		{"a key for encryption", of("gw.example", p.root.issue(t, "p256", func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyEncipherment }))},
