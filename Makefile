@@ -73,7 +73,7 @@ mutants: ## plants N bugs (N=200) chosen by SEED and counts those that the tests
 	$(GO) run ./test/mutants -n $(or $(N),200) -seed $(or $(SEED),0) -min $(or $(MIN),85)
 
 sim: ## the deterministic simulation: SEEDS runs (SEEDS=10000) from seed FIRST
-	$(GO) test ./test/sim -run '^TestSim$$' -seeds $(or $(SEEDS),10000) -first $(or $(FIRST),1) -timeout 10h -v
+	$(GO) test ./test/sim -run '^(TestSim|TestImpairedPeers)$$' -seeds $(or $(SEEDS),10000) -first $(or $(FIRST),1) -liars 1500 -timeout 10h -v
 
 interop: build ## live rows against strongSwan and own against own on this kernel, as root
 	@test/prepare go demo peers

@@ -46,7 +46,7 @@ func dues(sa *SA) (list []due) {
 	}
 	established := sa.phase.name() == phaseEstablished
 	for _, c := range sa.children {
-		add("the outbound SA of a child", c.outboundDue, c.outboundDue != 0 && c.out == absent)
+		add("the outbound SA of a child", c.outboundDue, c.outboundDue != 0 && c.in == installed && c.out == absent && !c.deleting)
 		add("the end of a surplus child", c.surplus, c.surplus != 0)
 		add("the rekey of a child", c.rekeyAt, c.rekeyAt != 0 && established && !c.deleting)
 		add("the end of a child", c.endAt, c.endAt != 0 && established && !c.deleting)

@@ -281,9 +281,14 @@ func (sa *SA) outboundDone(c *child, err error) {
 	}
 }
 
+// sendsAt is when a rekeyed child sends at the latest. Its Delete may wait for the window: then it never does.
+func (c *child) sendsAt() (Time, bool) {
+	return c.outboundDue, c.outboundDue != 0 && c.in == installed && c.out == absent && !c.deleting
+}
+
 func (sa *SA) wakeChildren() {
 	for _, c := range sa.children {
-		if c.outboundDue != 0 && c.out == absent && sa.due(c.outboundDue, true) {
+		if sa.due(c.sendsAt()) {
 			sa.startSending(c)
 		}
 	}

@@ -76,7 +76,7 @@ func (sa *SA) onExpire(e Expire) {
 func (sa *SA) childDue() (Time, bool) {
 	var e earliest
 	for _, c := range sa.children {
-		e.add(c.outboundDue, c.out == absent && c.outboundDue != 0)
+		e.add(c.sendsAt())
 		e.add(c.behindDue())
 		if !c.deleting && sa.phase.name() == phaseEstablished {
 			e.add(c.rekeyAt, c.rekeyAt != 0)

@@ -161,3 +161,20 @@ func TestReplayDoesNotDelayKeepalive(t *testing.T) {
 		t.Errorf("the keepalive was due at %v and is due at %v", before, at)
 	}
 }
+
+// A rekeyed child is to be deleted while another request has the window, and the time comes when it should have begun to send: that time is over for good.
+func TestNoSpinOverADeletedSuccessor(t *testing.T) {
+	n := newPair(t, setup{})
+	n.up()
+	old := n.b.sa.children[0]
+	n.a.ask(wire.CreateChildSA, n.a.offer(0x7777, wire.NewChildNotify(wire.NotifyRekeySA, wire.ProtoESP, old.spiOut))...)
+	next := n.b.sa.children[1]
+	n.b.sa.requests.current = &livenessExchange{} // that waits for ever
+	n.b.sa.deleteChild(next, "test")
+	n.b.step(Wake{})
+	n.now = next.outboundDue.Add(time.Second)
+	n.b.step(Wake{})
+	if at, ok := n.b.sa.Deadline(); ok && !n.now.Before(at) {
+		t.Errorf("the deadline is %v ago", n.now.Sub(at))
+	}
+}

@@ -59,9 +59,9 @@ func (sa *SA) Deadline() (Time, bool) {
 	return e.at, e.set
 }
 
-// onWake does what is due. Each step may end the machine.
+// onWake does what is due. Each step may end the machine. Whether the peer is to be asked depends on what waits for the window, and that may be obsolete.
 func (sa *SA) onWake() {
-	for _, step := range []func(){sa.wakePhase, sa.wakeJobs, sa.wakeReassembly, sa.wakeInit, sa.wakeRequest, sa.wakeContact, sa.wakeChildren, sa.wakeBehind, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.wakeLiveness, sa.wakeKeepalive} {
+	for _, step := range []func(){sa.wakePhase, sa.wakeJobs, sa.wakeReassembly, sa.wakeInit, sa.wakeRequest, sa.wakeContact, sa.wakeChildren, sa.wakeBehind, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.pump, sa.wakeLiveness, sa.wakeKeepalive} {
 		if step(); sa.finished {
 			return
 		}

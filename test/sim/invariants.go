@@ -226,6 +226,9 @@ func (w *world) partner(n *node, s *said) *said {
 			if p.keys != s.keys || o == n {
 				continue
 			}
+			if n.liar != nil || o.liar != nil {
+				return p // what it says and what it does are two things
+			}
 			switch {
 			case p.Direction == s.Direction:
 				w.fail(Reuse, "%s and %s both have keys for direction %d: %v", n.name, o.name, s.Direction, s.ID)

@@ -37,6 +37,7 @@ func (w *world) send(n *node, path ike.Path, data []byte) {
 		w.fail(Panic, "%s sends from %v, which it does not have", n.name, path.Local)
 	}
 	mixText(w, data)
+	w.keys.heard(data)
 	w.number++
 	p := &packet{id: w.number, from: n, src: path.Local, dst: path.Remote, data: data}
 	if n.nat != nil {

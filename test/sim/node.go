@@ -25,6 +25,7 @@ type node struct {
 	conns []*end
 
 	asMeant *policy.Snapshot
+	liar    *liar // holds keys and does not keep to the RFC; nil: it does
 
 	driver *xfrmfake.Driver
 	sad    map[xfrm.SAID]*said // what the driver holds, with its outer addresses and key digests
@@ -257,7 +258,7 @@ func (n *node) do(spi wire.SPI, action ike.Action) {
 			n.tell(spi, ike.SendFailed{Path: a.Path, Fault: fault, Err: errRefused})
 			return
 		}
-		w.send(n, a.Path, a.Data)
+		w.send(n, a.Path, w.lie(n, a.Path, a.Data))
 	case ike.Keepalive:
 		w.keepalive(n, a.Path)
 	case ike.Job:

@@ -15,8 +15,8 @@ const cookieThreshold = 12
 
 // setUp draws the nodes and their connections.
 func (w *world) setUp() {
-	w.calm = w.chance(0.12)
-	if w.rekeys = w.opt.Rekey && w.chance(0.4); w.rekeys {
+	w.calm = w.chance(0.12) && !w.opt.Impaired
+	if w.rekeys = w.opt.Rekey && (w.chance(0.4) || w.opt.Impaired); w.rekeys {
 		w.saw("short lifetimes")
 	}
 	six := w.chance(0.15)
@@ -48,6 +48,9 @@ func (w *world) setUp() {
 	w.drawFragments()
 	if !w.calm {
 		w.drawWeather()
+		if w.chance(0.15) || w.opt.Impaired {
+			w.impair()
+		}
 	}
 	for _, n := range w.nodes {
 		w.after(w.between(0, 3*time.Second), func() { n.boot(n.plain()) })
@@ -144,6 +147,9 @@ func (w *world) play() {
 	} else {
 		w.wild = true
 		length := w.between(5*time.Second, 40*time.Second)
+		if w.opt.Impaired {
+			length = 40 * time.Second
+		}
 		w.plan(length)
 		w.plainTraffic(length)
 		w.runUntil(epoch.Add(length))
@@ -182,6 +188,7 @@ func (w *world) calmRun() {
 
 // endFaults: hosts are up, configurations as they were, and the operators say what they want.
 func (w *world) endFaults() {
+	w.heal()
 	for _, n := range w.nodes {
 		n.driver.LoseEvents(false)
 		n.drain()

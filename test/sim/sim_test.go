@@ -15,11 +15,13 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 300, "how many seeds TestSim plays")
-	first = flag.Uint64("first", 1, "the first seed of TestSim")
-	seed  = flag.Uint64("seed", 0, "the seed that TestSeed plays and tells")
-	most  = flag.Int("failures", 20, "after so many failures TestSim ends")
-	rekey = flag.Bool("rekey", true, "short lifetimes in some runs")
+	seeds    = flag.Int("seeds", 300, "how many seeds TestSim plays")
+	first    = flag.Uint64("first", 1, "the first seed of TestSim")
+	seed     = flag.Uint64("seed", 0, "the seed that TestSeed plays and tells")
+	most     = flag.Int("failures", 20, "after so many failures TestSim ends")
+	rekey    = flag.Bool("rekey", true, "short lifetimes in some runs")
+	liars    = flag.Uint64("liars", 250, "how many seeds TestImpairedPeers plays at most; 1500 tell every lie")
+	impaired = flag.Bool("impaired", false, "a peer that holds keys and lies in each run")
 )
 
 // replay is the command that plays a seed again.
@@ -33,7 +35,7 @@ func TestSim(t *testing.T) {
 	start, occurred, failed, events := time.Now(), make(map[string]int), 0, 0
 	for i := range *seeds {
 		s := *first + uint64(i)
-		r := Run(Options{Seed: s, Rekey: *rekey})
+		r := Run(Options{Seed: s, Rekey: *rekey, Impaired: *impaired})
 		events += r.Events
 		for k := range r.Kinds {
 			occurred[k]++
@@ -67,7 +69,7 @@ func TestSeed(t *testing.T) {
 	if *seed == 0 {
 		t.Skip("no -seed was given")
 	}
-	r := Run(Options{Seed: *seed, Rekey: *rekey, Tap: true})
+	r := Run(Options{Seed: *seed, Rekey: *rekey, Impaired: *impaired, Tap: true})
 	if testing.Verbose() {
 		t.Logf("story:\n%s", strings.Join(r.Story, "\n"))
 	}

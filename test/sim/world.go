@@ -18,13 +18,15 @@ import (
 	"time"
 
 	"cygnet/ike"
+	"cygnet/test/wiretap"
 )
 
 // Options of a run.
 type Options struct {
-	Seed  uint64
-	Rekey bool // in some runs short lifetimes, so that rekeys fall into every phase
-	Tap   bool // record all messages and open them: slow, for a failure's diagram
+	Seed     uint64
+	Impaired bool // each run has a peer that holds keys and lies
+	Rekey    bool // in some runs short lifetimes, so that rekeys fall into every phase
+	Tap      bool // record all messages and open them: slow, for a failure's diagram
 }
 
 // Result of a run.
@@ -34,6 +36,7 @@ type Result struct {
 	Events    int             // handled
 	Virtual   time.Duration   // that passed
 	Kinds     map[string]bool // faults and other circumstances that really occurred
+	Lies      map[string]bool // of impaired peers
 	Violation *Violation      // nil: all invariants held
 	Diagram   string          // with Tap
 	Story     []string        // with Tap: reports, commands and faults
@@ -70,6 +73,10 @@ type world struct {
 	recent  []*packet   // genuine packets, for the adversary
 	flooded map[netip.Addr]*flood
 
+	keys  keyring         // of impaired peers
+	lies  map[string]bool // that they told
+	cells map[string]int  // the next of a table of them
+
 	watch     watch
 	tap       *tap
 	violation *Violation
@@ -78,7 +85,7 @@ type world struct {
 // Run plays one seed.
 func Run(o Options) (r Result) {
 	w := &world{
-		opt: o, rng: rand.New(rand.NewPCG(o.Seed, 0x6379676e6574)), now: epoch, hash: fnvOffset, kinds: make(map[string]bool),
+		opt: o, rng: rand.New(rand.NewPCG(o.Seed, 0x6379676e6574)), now: epoch, hash: fnvOffset, kinds: make(map[string]bool), lies: make(map[string]bool), cells: make(map[string]int), keys: keyring{Tap: wiretap.New()},
 		at: make(map[netip.Addr]*node), natAt: make(map[netip.Addr]*nat), flooded: make(map[netip.Addr]*flood), watch: newWatch(),
 	}
 	if o.Tap {
@@ -86,7 +93,7 @@ func Run(o Options) (r Result) {
 	}
 	w.guard(w.setUp)
 	w.guard(w.play)
-	r = Result{Seed: o.Seed, Hash: w.hash, Events: w.events, Virtual: w.now.Sub(epoch), Kinds: w.kinds, Violation: w.violation}
+	r = Result{Seed: o.Seed, Hash: w.hash, Events: w.events, Virtual: w.now.Sub(epoch), Kinds: w.kinds, Lies: w.lies, Violation: w.violation}
 	if w.tap != nil {
 		r.Diagram, r.Story = w.tap.diagram(w), w.tap.story
 	}
@@ -212,6 +219,7 @@ func (e entropy) Read(p []byte) (int, error) {
 		}
 	}
 	e.w.watch.drawn(p)
+	e.w.keys.drawn(p)
 	if e.w.tap != nil {
 		e.w.tap.drawn(p)
 	}

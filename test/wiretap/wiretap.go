@@ -6,7 +6,6 @@ package wiretap
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"slices"
 
@@ -22,8 +21,14 @@ const keyOctets = 1024
 // Tap is not safe for concurrent use.
 type Tap struct {
 	seeds    [][]byte
-	inits    map[wire.SPI][]*wire.Message // IKE_SA_INIT requests by SPIi
+	inits    map[wire.SPI][]first // IKE_SA_INIT requests by SPIi
 	sessions map[[2]wire.SPI]*session
+}
+
+// first is an IKE_SA_INIT request, as it was on the wire too.
+type first struct {
+	*wire.Message
+	data []byte
 }
 
 // session holds what opens and seals the messages of an IKE SA.
@@ -33,6 +38,8 @@ type session struct {
 	asks         map[question][]wire.Payload // CREATE_CHILD_SA requests, for what follows from them
 	parts        map[set][][]byte            // of messages in fragments
 	firsts       map[set]wire.PayloadType
+	initI, initR []byte // the IKE_SA_INIT messages, where it began by them
+	ni, nr       []byte
 }
 
 type question struct {
@@ -42,7 +49,7 @@ type question struct {
 
 // New makes a tap that has heard nothing yet.
 func New() *Tap {
-	return &Tap{inits: make(map[wire.SPI][]*wire.Message), sessions: make(map[[2]wire.SPI]*session)}
+	return &Tap{inits: make(map[wire.SPI][]first), sessions: make(map[[2]wire.SPI]*session)}
 }
 
 // Drawn tells of octets that a machine drew from its random reader.
@@ -87,9 +94,9 @@ func (t *Tap) Read(data []byte) (Message, error) {
 	case skf != nil:
 		return t.openFragment(data, h, skf), nil
 	case h.Exchange == wire.IKESAInit && h.Response():
-		t.learn(m)
+		t.learn(m, data)
 	case h.Exchange == wire.IKESAInit:
-		t.inits[h.SPIi] = append(t.inits[h.SPIi], m)
+		t.inits[h.SPIi] = append(t.inits[h.SPIi], first{m, data})
 	}
 	return Message{Header: h, Payloads: m.Payloads}, nil
 }
@@ -118,22 +125,15 @@ func (t *Tap) open(data []byte, h wire.Header, sk *wire.SK) Message {
 
 // Seal protects payloads as the side would that the header names as the sender.
 func (t *Tap) Seal(h wire.Header, ps []wire.Payload, rand io.Reader) ([]byte, error) {
-	s := t.sessions[[2]wire.SPI{h.SPIi, h.SPIr}]
-	if s == nil {
-		return nil, fmt.Errorf("the keys of IKE SA %016x/%016x are unknown", uint64(h.SPIi), uint64(h.SPIr))
-	}
 	first, plain, err := wire.AppendPayloads(nil, ps)
 	if err != nil {
 		return nil, err
 	}
-	if h.Initiator() { // who opens the responder's messages seals as the initiator
-		return s.fromR.Seal(h, first, plain, rand)
-	}
-	return s.fromI.Seal(h, first, plain, rand)
+	return t.SealOctets(h, first, plain, rand)
 }
 
 // learn computes the keys of an IKE SA from its IKE_SA_INIT messages and the private values that were drawn.
-func (t *Tap) learn(r *wire.Message) {
+func (t *Tap) learn(r *wire.Message, data []byte) {
 	id := [2]wire.SPI{r.SPIi, r.SPIr}
 	answer, okSA := wire.Find[*wire.SA](r.Payloads)
 	ke, okKE := wire.Find[*wire.KE](r.Payloads)
@@ -148,13 +148,15 @@ func (t *Tap) learn(r *wire.Message) {
 		if !okSA || !okKE || !okN || kei.Group != ke.Group {
 			continue
 		}
-		chosen, mm := policy.CheckIKE(offer.Proposals, answer.Proposals)
+		chosen, mm := policy.CheckIKE(known(offer.Proposals), answer.Proposals)
 		if mm != nil {
 			continue
 		}
 		if shared, ok := t.shared(kei, ke); ok {
 			if keys, err := suite.Derive(chosen, shared, ni.Data, nr.Data, id[0], id[1]); err == nil {
-				t.sessions[id] = newSession(keys)
+				s := newSession(keys)
+				s.initI, s.initR, s.ni, s.nr = q.data, data, ni.Data, nr.Data
+				t.sessions[id] = s
 			}
 		}
 		return
@@ -177,7 +179,7 @@ func (t *Tap) rekeyed(s *session, h wire.Header, inner []wire.Payload) {
 	}
 	ni, ok1 := wire.Find[*wire.Nonce](ask)
 	nr, ok2 := wire.Find[*wire.Nonce](inner)
-	chosen, mm := policy.CheckIKE(offer.Proposals, answer.Proposals)
+	chosen, mm := policy.CheckIKE(known(offer.Proposals), answer.Proposals)
 	if !ok1 || !ok2 || mm != nil || len(answer.Proposals[0].SPI) != 8 || len(offer.Proposals[0].SPI) != 8 {
 		return
 	}
@@ -213,4 +215,13 @@ func (t *Tap) shared(kei, ker *wire.KE) (alg.Secret, bool) {
 		return shared, err == nil
 	}
 	return alg.Secret{}, false
+}
+
+// known leaves away what no IKE SA is made of: a peer under test may offer anything.
+func known(list []wire.Proposal) (out []wire.Proposal) {
+	for _, p := range list {
+		p.Transforms = slices.DeleteFunc(slices.Clone(p.Transforms), func(t wire.Transform) bool { return t.Type > wire.TransformKE })
+		out = append(out, p)
+	}
+	return out
 }
