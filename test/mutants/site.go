@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -184,10 +185,12 @@ func (v *visitor) binary(n *ast.BinaryExpr) {
 	}
 }
 
-// swap exchanges two neighbouring arguments that have no side effects; the compiler says whether they are of one type. The order of those of max and min
-// says nothing.
+// symmetric functions have arguments whose order says nothing.
+var symmetric = []string{"max", "min", "bytes.Equal", "slices.Equal"}
+
+// swap exchanges two neighbouring arguments that have no side effects; the compiler says whether they are of one type.
 func (v *visitor) swap(n *ast.CallExpr) {
-	if f, ok := n.Fun.(*ast.Ident); ok && (f.Name == "max" || f.Name == "min") {
+	if slices.Contains(symmetric, v.text(n.Fun)) {
 		return
 	}
 	for i := 0; i+1 < len(n.Args); i++ {
