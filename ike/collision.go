@@ -1,9 +1,15 @@
 package ike
 
-import "bytes"
+import (
+	"bytes"
+	"time"
+)
 
 // This file ends what is redundant when both sides replace the same child at once (RFC 7296 sections 2.8.1, 2.25.1). Both sides see
 // the four nonces and draw the same conclusion: the pair whose exchange has the lowest of them is closed by the side that began it.
+
+// redundantLimit bounds how long the peer may take to close the child that it made too many. Libreswan 5 does not do so at all, and then we do.
+const redundantLimit = 30 * time.Second
 
 // lowest of the two nonces of an exchange, octet by octet; where one ends it is the lower.
 func lowest(a, b []byte) []byte {
@@ -27,7 +33,7 @@ func (sa *SA) settle(old *child) {
 		sa.giveUp(mine)
 		return
 	default:
-		theirs.redundant, theirs.outboundDue = true, 0
+		theirs.redundant, theirs.outboundDue, theirs.surplus = true, 0, sa.now.Add(redundantLimit)
 		sa.ignored("both sides rekeyed child %s: the peer closes its %s", theirs.config.Name, theirs.spiText())
 	}
 	if !old.gone && !old.deleting {
@@ -68,7 +74,7 @@ func (sa *SA) takeOver(gone *child) {
 		return c.config == gone.config && c.in == installed && c.out == absent && !c.deleting && !c.initiated
 	})
 	if sends == nil && waits != nil {
-		waits.redundant = false
+		waits.redundant, waits.surplus = false, 0
 		sa.startSending(waits)
 	}
 }

@@ -50,13 +50,17 @@ func (sa *SA) duplicate(c *child) *child {
 
 func same(a, b []policy.TS) bool { return policy.Within(a, b) && policy.Within(b, a) }
 
-// wakeDuplicates deletes what has become surplus, if the other is still there.
+// wakeDuplicates deletes what has become surplus, if the other is still there, and what the peer should have closed.
 func (sa *SA) wakeDuplicates() {
 	for _, c := range slices.Clone(sa.children) {
 		if !sa.due(c.surplus, c.surplus != 0) {
 			continue
 		}
-		if c.surplus = 0; sa.duplicate(c) != nil {
+		c.surplus = 0
+		switch {
+		case c.redundant:
+			sa.deleteChild(c, "both sides rekeyed it at once, and the peer has not closed its own")
+		case sa.duplicate(c) != nil:
 			sa.deleteChild(c, "the peer raised the same child at the same time")
 		}
 	}

@@ -1,0 +1,38 @@
+package ike
+
+import (
+	"testing"
+	"time"
+
+	"cygnet/ike/wire"
+)
+
+// TestRedundantChildStays: both rekey the child at once, and the side whose new one loses does not close it. The other side does, when that has had its time.
+func TestRedundantChildStays(t *testing.T) {
+	for seed := range uint64(4) {
+		n := newPair(t, setup{seed: seed})
+		n.up()
+		late := n.now.Add(redundantLimit + 5*time.Second)
+		n.hook = func(d datagram) []datagram { // no Delete of the loser's arrives
+			from := n.rewire(d.from.Addr())
+			if h, _ := wire.ParseHeader(d.data); h.Exchange == wire.Informational && !h.Response() && n.now < late {
+				if x, ok := from.sa.requests.current.(*deleteExchange); ok && len(x.children) == 1 && x.children[0].redundant && x.children[0].initiated {
+					return nil
+				}
+			}
+			return []datagram{d}
+		}
+		n.a.step(Rekey{Child: "lan"})
+		n.b.step(Rekey{Child: "lan"})
+		n.run(redundantLimit-time.Second, nil)
+		if len(n.a.sa.children) != 2 || len(n.b.sa.children) != 2 {
+			t.Fatalf("a has %d children, b %d, want the redundant one too", len(n.a.sa.children), len(n.b.sa.children))
+		}
+		n.run(5*time.Second, nil)
+		if min(len(n.a.sa.children), len(n.b.sa.children)) != 1 {
+			t.Errorf("a has %d children, b %d, want one at the side that has given up waiting", len(n.a.sa.children), len(n.b.sa.children))
+		}
+		n.run(time.Minute, nil)
+		n.one(1)
+	}
+}
