@@ -57,9 +57,12 @@ func (l *Libreswan) RekeyIKE() error {
 	return err
 }
 
-// Shown implements Renewer. Libreswan does not show the SPIs of IKE SAs.
+// Shown implements Renewer. Libreswan does not show the SPIs of IKE SAs: they are named by its own numbers.
 func (l *Libreswan) Shown() (s Shown, err error) {
 	out, err := l.ipsec("whack", "--showstates")
+	for _, m := range regexp.MustCompile(`(#\d+): .*_IKE_SA\b`).FindAllStringSubmatch(out, -1) {
+		s.IKE = append(s.IKE, m[1])
+	}
 	for _, m := range regexp.MustCompile(`esp\.([0-9a-f]+)@\S+ esp\.([0-9a-f]+)@\S+`).FindAllStringSubmatch(out, -1) {
 		s.Children = append(s.Children, fmt.Sprintf("%08s/%08s", m[2], m[1])) // the peer's comes first
 	}
