@@ -81,10 +81,8 @@ func checkLink(c, issuer *x509.Certificate, p Revocations, at time.Time) Link {
 				whys = append(whys, err.Error())
 			}
 		case l.State == LinkRevoked || best.State == LinkUnknown || best.State == LinkGood && l.State == LinkGood && l.Until.After(best.Until):
-			if best.State != LinkRevoked {
-				l.Cert, l.Issuer = c, issuer
-				best = l
-			}
+			l.Cert, l.Issuer = c, issuer
+			best = l
 		}
 	}
 	for _, response := range p.OCSP {

@@ -97,6 +97,10 @@ func TestCRL(t *testing.T) {
 			t.Errorf("%s: %+v", c.what, l)
 		}
 	}
+	users := Revocations{CRLs: []*x509.RevocationList{p.root.crl(t, point(0x81, 1, 0xff))}}
+	if l := CheckRevocation([]*x509.Certificate{p.sub.cert, p.root.cert}, users, now); l[0].State != LinkUnknown {
+		t.Errorf("a CRL of users about a CA: %+v", l)
+	}
 	mute := newCA(t, "Mute", "rsa-a", func(c *x509.Certificate) { c.KeyUsage |= x509.KeyUsageCRLSign })
 	list := mute.crl(t, nil)
 	mute.cert.KeyUsage = x509.KeyUsageCertSign

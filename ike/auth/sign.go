@@ -109,7 +109,7 @@ func (k *PublicKey) chooseClassic(rules SignatureRules) (scheme, wire.AuthMethod
 			return scheme{algorithm: rsaPKCS1, hash: wire.HashSHA1}, wire.AuthRSASignature, "", nil
 		}
 		return scheme{algorithm: rsaPKCS1, hash: wire.HashSHA256}, wire.AuthRSASignature,
-			"the peer does not know RFC 7427; if it refuses our RSA signature it takes SHA-1 alone: " + SettingSHA1 + " = true permits that", nil
+			"the peer does not know RFC 7427; if it refuses our RSA signature it takes SHA-1 alone: " + SettingSHA1 + ` = "yes" permits that`, nil
 	case *ecdsa.PublicKey:
 		for _, c := range classicECDSA {
 			if c.bits == key.Params().BitSize {
