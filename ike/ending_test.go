@@ -218,6 +218,69 @@ func TestHeirGivesUp(t *testing.T) {
 	}
 }
 
+// TestHeirTakesThePath of its predecessor, which may have moved since it was made, unless it has heard of the peer itself.
+func TestHeirTakesThePath(t *testing.T) {
+	for heard, follows := range map[uint64]bool{0: true, 1: false} {
+		n := newPair(t, setup{})
+		n.up()
+		sa := n.a.sa
+		var out Actions
+		sa.now, sa.out = n.now, &out
+		nonce := make([]byte, 32)
+		keys, err := suite.Derive(sa.suite, alg.NewSecret([]byte("secret")), nonce, nonce, 5, 6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := sa.birth(keys, 5, 6, true, nonce, nonce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.sa.responses.next = heard
+		sa.path.Remote, sa.nat.remote = netip.MustParseAddrPort("203.0.113.1:500"), true
+		sa.bequeath(h, false)
+		if (h.sa.path == sa.path) != follows || h.sa.nat.remote != follows {
+			t.Errorf("heard %d messages: path %v, NAT %+v", heard, h.sa.path, h.sa.nat)
+		}
+	}
+}
+
+// TestAllHeirsDead: an IKE SA whose heirs are all dead lives on, unless the peer has deleted it.
+func TestAllHeirsDead(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		n := newPair(t, setup{})
+		n.up()
+		sa := n.a.sa
+		var out Actions
+		sa.now, sa.out = n.now, &out
+		sa.next.heirs, sa.next.deleted = []*heir{{sa: &SA{finished: true, phase: &established{}}}}, deleted
+		sa.decide()
+		if sa.finished != deleted || len(sa.next.heirs) != 0 {
+			t.Errorf("deleted %v: finished %v", deleted, sa.finished)
+		}
+	}
+}
+
+// TestOwnPorts: a daemon whose ports are its own uses them, for IKE_SA_INIT and behind a NAT, and guesses what the peer's are.
+func TestOwnPorts(t *testing.T) {
+	sa := &SA{config: Config{Snapshot: &policy.Snapshot{Daemon: policy.Daemon{Port: 1500, NATTPort: 5500}}}, conn: &policy.Connection{}}
+	for _, c := range []struct{ configured, local, remote, laterLocal, laterRemote uint16 }{
+		{0, 1500, 500, 5500, 4500},
+		{500, 1500, 500, 5500, 4500},
+		{1500, 1500, 1500, 5500, 5500},
+		{7777, 5500, 7777, 5500, 7777},
+	} {
+		sa.conn.Remote.Port = c.configured
+		sa.path = sa.firstPath(addrA, addrB)
+		if sa.path.Local.Port() != c.local || sa.path.Remote.Port() != c.remote {
+			t.Errorf("port %d: first path %v", c.configured, sa.path)
+		}
+		sa.moveToNATT()
+		if sa.path.Local.Port() != c.laterLocal || sa.path.Remote.Port() != c.laterRemote {
+			t.Errorf("port %d: behind a NAT %v", c.configured, sa.path)
+		}
+	}
+}
+
 // TestSurplusIsPassedOn: the end that was planned for a child is that of the one which replaces it.
 func TestSurplusIsPassedOn(t *testing.T) {
 	for _, planned := range []Time{0, 7} {

@@ -253,6 +253,22 @@ func mishaps() (list []mishap) {
 		}
 		n.a.step(Rekey{})
 	}))
+	broken := func(h *host, broken func(op xfrm.Op) bool) {
+		h.plane.fail = func(op xfrm.Op) error {
+			if broken(op) {
+				return errors.New("out of memory")
+			}
+			return nil
+		}
+	}
+	removal := func(op xfrm.Op) bool { _, ok := op.(xfrm.RemoveSA); return ok }
+	add("the data plane removes nothing", setup{}, then(func(n *network) { broken(n.a, removal); n.a.step(Lower{Child: "lan"}) }))
+	add("the data plane does not remove what was replaced", setup{}, then(func(n *network) {
+		n.a.step(Rekey{})
+		n.run(time.Second, nil)
+		broken(n.a, removal)
+		broken(n.b, removal)
+	}))
 	add("both rekey the IKE SA", setup{}, then(func(n *network) { n.a.rekeyIKE(); n.b.rekeyIKE() }))
 	add("both rekey a child", setup{}, then(func(n *network) { n.a.step(Rekey{}); n.b.step(Rekey{}) }))
 	add("noise", setup{}, then(func(n *network) {

@@ -114,7 +114,7 @@ func TestOneSlotHasOneSpelling(t *testing.T) {
 	l := New()
 	any := lan
 	any.Selector.SrcPorts = xfrm.Ports{First: 0, Last: 65535}
-	unmasked := outSlot("10.1.2.3/16", "10.2.0.0/16")
+	unmasked := outSlot("10.1.2.3/16", "10.2.3.4/16")
 	book(t, l, "a", xfrm.Batch{Claims: []xfrm.Claim{block(lan)}})
 	want(t, book(t, l, "b", xfrm.Batch{Claims: []xfrm.Claim{block(any), block(unmasked)}}))
 	book(t, l, "b", xfrm.Batch{Release: []xfrm.Slot{unmasked, lan}})
