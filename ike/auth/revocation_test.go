@@ -166,15 +166,19 @@ func TestOCSP(t *testing.T) {
 // One responder may serve two CAs with one key: its word on a certificate of the one is none on that of the other with the same serial number, though the certificate that
 // it shows can be exchanged.
 func TestOCSPOfAnotherCA(t *testing.T) {
-	a, b := newCA(t, "A", "rsa-a"), newCA(t, "B", "rsa-b")
+	a := newCA(t, "A", "rsa-a")
 	sign := func(ca *authority) *x509.Certificate {
 		return ca.issue(t, "p384", usage(x509.ExtKeyUsageOCSPSigning), func(c *x509.Certificate) { c.Subject = name("Responder") })
 	}
-	ofA, ofB := a.issue(t, "p256"), b.issue(t, "p256")
-	// A response about B's certificate, with A's certificate for the responder.
-	response := b.answerBy(t, sign(b), signer(t, "p384"), ocsp.Good, func(r *ocsp.Response) { r.Certificate = sign(a) })(ofB)
-	if l := CheckRevocation([]*x509.Certificate{ofA, a.cert}, Revocations{OCSP: [][]byte{response}}, now); l[0].State != LinkUnknown {
-		t.Errorf("B's word is taken for A's: %+v", l[0])
+	ofA := a.issue(t, "p256")
+	for what, b := range map[string]*authority{
+		"another": newCA(t, "B", "rsa-b"), "one of the same name": newCA(t, "A", "rsa-b"), "one with the same key": newCA(t, "B", "rsa-a"),
+	} {
+		// A response about that CA's certificate, with A's certificate for the responder.
+		response := b.answerBy(t, sign(b), signer(t, "p384"), ocsp.Good, func(r *ocsp.Response) { r.Certificate = sign(a) })(b.issue(t, "p256"))
+		if l := CheckRevocation([]*x509.Certificate{ofA, a.cert}, Revocations{OCSP: [][]byte{response}}, now); l[0].State != LinkUnknown {
+			t.Errorf("the word of %s is taken for A's: %+v", what, l[0])
+		}
 	}
 }
 
