@@ -104,7 +104,9 @@ func (s *stage) uncut() {
 // killed is a row: SIGKILL of the peer. One that starts anew says INITIAL_CONTACT; of one that only responds an idle tunnel shows nothing, so that liveness must ask.
 func (s *stage) killed(peer, plane string, initiate, anew bool) (evidence string) {
 	x := tunnel(s.Topology, rig.CBC, false, false)
-	x.Cygnet = liveness()
+	if !anew { // else its own start must be what ends the old IKE SA, however slow it is
+		x.Cygnet = liveness()
+	}
 	own, us, other, child, ike := s.boot(peer, plane, x, initiate)
 	if anew && initiate {
 		time.Sleep(young) // else INITIAL_CONTACT does not count
