@@ -105,10 +105,11 @@ type (
 		Err   error // *xfrm.OpError
 		ReqID uint32
 	}
-	// InquiryDone brings what was found of revocations; what could not be had is missing.
+	// InquiryDone brings what was found of revocations; Failed says for people of each source that could not be had what was asked and why it failed.
 	InquiryDone struct {
-		Token Token
-		Found auth.Revocations
+		Token  Token
+		Found  auth.Revocations
+		Failed []string
 	}
 	UsageDone struct {
 		Token    Token

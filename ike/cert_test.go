@@ -182,7 +182,7 @@ func TestRevocationIsAsked(t *testing.T) {
 			n := newPair(t, setup{a: certified(gwA, `cert = "gw-a.example/p256.pem?ocsp", key = { file = "p256.key" }`, byCA, "", false), b: b})
 			if mode == "strict" {
 				n.fails()
-				n.b.wants(CodeAuthFailed, "revo", "conn.d/test.toml:5: revocation")
+				n.b.wants(CodeAuthFailed, "is at hand; http://ocsp.example/ did not help: connection refused", "conn.d/test.toml:5: revocation")
 			} else {
 				n.up()
 			}

@@ -506,7 +506,11 @@ func (h *host) act(sa *SA, act Action) {
 		h.net.after(time.Millisecond, func() { back(h.resolve(x)) })
 	case Inquiry:
 		h.asked = append(h.asked, x.Sources...)
-		h.net.after(time.Millisecond, func() { back(InquiryDone{x.Token, h.revoked}) })
+		done := InquiryDone{Token: x.Token, Found: h.revoked}
+		for _, s := range x.Sources {
+			done.Failed = append(done.Failed, s.URL+" did not help: connection refused")
+		}
+		h.net.after(time.Millisecond, func() { back(done) })
 	case SADB:
 		id, err := h.plane.batch(h.t, h.owner(sa), x.Batch)
 		h.net.after(time.Millisecond, func() { back(SADBDone{x.Token, err, id}) })

@@ -2,6 +2,7 @@ package ike
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"cygnet/ike/auth"
@@ -57,7 +58,7 @@ func (sa *SA) verify(p *authenticating, v peerProof, others []*policy.Connection
 		then(sharedVerdict(v, right))
 		return
 	}
-	sa.judge(p, v, standIn(v.conn, others), auth.Revocations{}, then)
+	sa.judge(p, v, standIn(v.conn, others), InquiryDone{}, then)
 }
 
 // sharedVerdict: a proof that is no signature.
@@ -99,9 +100,9 @@ func standIn(conn *policy.Connection, others []*policy.Connection) *policy.Conne
 
 // judge verifies certificates and signature in a job. When a revocation is not known it asks, once, and judges again: only for a chain that leads to a
 // configured CA and a signature that is right.
-func (sa *SA) judge(p *authenticating, v peerProof, by *policy.Connection, proofs auth.Revocations, then func(verdict)) {
+func (sa *SA) judge(p *authenticating, v peerProof, by *policy.Connection, heard InquiryDone, then func(verdict)) {
 	var trust auth.Trust
-	claim := auth.Claim{Certs: v.certs, ID: v.identity, Responder: sa.initiator, Proofs: proofs}
+	claim := auth.Claim{Certs: v.certs, ID: v.identity, Responder: sa.initiator, Proofs: heard.Found}
 	var rules auth.SignatureRules
 	if by != nil {
 		if by.Remote.Proof.Trust != nil {
@@ -129,10 +130,9 @@ func (sa *SA) judge(p *authenticating, v peerProof, by *policy.Connection, proof
 		if wrong != nil {
 			return verdict{fault: wrong}
 		}
-		return verdict{how: ev.How + ", " + scheme, ev: ev, fault: f}
+		return verdict{how: ev.How + ", " + scheme, ev: ev, fault: unheard(f, heard.Failed)}
 	}, func(result any) {
 		d, ok := result.(verdict)
-		asked := len(proofs.CRLs)+len(proofs.OCSP) > 0 || p.inquired
 		switch {
 		case sa.phase != phase(p) || sa.finished:
 		case !ok:
@@ -142,20 +142,30 @@ func (sa *SA) judge(p *authenticating, v peerProof, by *policy.Connection, proof
 		case v.conn.Remote.Proof.Trust == nil:
 			then(verdict{fault: &auth.Fault{Code: auth.FaultMethod, Hint: "set the peer to authenticate itself by PSK, or say here what is believed: ca, cert or public_key in remote", Setting: "remote",
 				Why: fmt.Sprintf("it proves %v by a signature (method %d), connection %s wants a pre-shared key", v.identity, v.auth.Method, v.conn.Name)}})
-		case d.ev != nil && len(d.ev.Ask) > 0 && !asked:
+		case d.ev != nil && len(d.ev.Ask) > 0 && !p.inquired:
 			p.inquired = true
-			sa.inquire(p, d.ev.Ask, func(found auth.Revocations) { sa.judge(p, v, by, found, then) })
+			sa.inquire(p, d.ev.Ask, func(heard InquiryDone) { sa.judge(p, v, by, heard, then) })
 		default:
 			then(d)
 		}
 	})
 }
 
+// unheard adds to a revocation that is not known whom we asked in vain.
+func unheard(f *auth.Fault, failed []string) *auth.Fault {
+	if f == nil || f.Code != auth.FaultUnknown || len(failed) == 0 {
+		return f
+	}
+	g := *f
+	g.Why += "; " + strings.Join(failed, "; ")
+	return &g
+}
+
 // inquire asks who knows of revocations; an empty answer is one too.
-func (sa *SA) inquire(p *authenticating, sources []auth.Source, then func(auth.Revocations)) {
+func (sa *SA) inquire(p *authenticating, sources []auth.Source, then func(InquiryDone)) {
 	t := sa.wait(func(ev Event) {
 		if d, ok := ev.(InquiryDone); ok && sa.phase == phase(p) && !sa.finished {
-			then(d.Found)
+			then(d)
 		}
 	})
 	sa.out.Add(Inquiry{Token: t, Sources: sources})

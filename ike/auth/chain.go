@@ -125,7 +125,7 @@ func dated(c *x509.Certificate, what string, at time.Time) *Fault {
 			Hint: "if the date here is right, wait or issue it anew; else set the clock"}
 	case at.After(c.NotAfter):
 		return &Fault{Code: FaultDate, Why: fmt.Sprintf("the %s %s expired on %s, and it is %s now", what, label(c), date(c.NotAfter), date(at)),
-			Hint: "renew it; if the date here is wrong, set the clock"}
+			Hint: "its owner must renew it; if the date here is wrong, set the clock"}
 	}
 	return nil
 }

@@ -248,7 +248,7 @@ func (t *Trust) revocation(e *Evidence, p *presented, c *Claim) *Fault {
 		switch l.State {
 		case LinkRevoked:
 			return &Fault{Code: FaultRevoked, Why: fmt.Sprintf("the certificate of %s was revoked on %s: %s (%s of %s)", label(l.Cert), date(l.At), l.Why, l.By, label(l.Issuer)),
-				Hint: "the peer needs a new certificate", Detail: c.sides(e.Chain[0]) + "; " + chainText(e.Chain, ""), Setting: SettingRevocation}
+				Hint: "the peer needs a new certificate", Detail: c.sides(e.Chain[0]) + "; " + chainText(e.Chain, "")}
 		case LinkUnknown:
 			e.Ask = append(e.Ask, sources(l.Cert, l.Issuer)...)
 			e.Notes = append(e.Notes, fmt.Sprintf("nobody says whether the certificate of %s is revoked: %s", label(l.Cert), l.Why))

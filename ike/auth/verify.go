@@ -119,7 +119,7 @@ func readRSA(key *rsa.PublicKey, octets, signature []byte, rules SignatureRules)
 			return scheme{}, nil, &Fault{
 				Code:    FaultMethod,
 				Why:     "the peer signs by RSA with SHA-1 (method 1), which the configuration does not allow",
-				Hint:    "let the peer use RFC 7427 or SHA2; for one that can do neither, " + SettingSHA1 + " = true permits SHA-1",
+				Hint:    "let the peer use RFC 7427 or SHA2; for one that can do neither, " + SettingSHA1 + ` = "yes" permits SHA-1`,
 				Setting: SettingSHA1,
 			}
 		}

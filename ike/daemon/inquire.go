@@ -3,6 +3,11 @@ package daemon
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -10,6 +15,7 @@ import (
 	"cygnet/ike"
 	"cygnet/ike/auth"
 	"cygnet/ike/fetch"
+	"cygnet/ike/wire"
 	"cygnet/policy"
 )
 
@@ -56,18 +62,37 @@ func (q *inquirer) ask(a ike.Inquiry, answer func(ike.InquiryDone)) {
 	go func() {
 		defer func() { <-q.queue }()
 		found, results := q.fetch.Fetch(q.ctx, a.Sources)
+		done := ike.InquiryDone{Token: a.Token, Found: found}
 		for _, r := range results {
-			if r.Err != nil && !r.Cached {
-				q.warn("no word on the revocation of %s: %s", r.Source.Cert.Subject, firstLine(r.Err))
+			if r.Err == nil {
+				continue
+			}
+			done.Failed = append(done.Failed, failure(r))
+			if !r.Cached {
+				q.warn("no word on the revocation of %s: %s", r.Source.Cert.Subject, failure(r))
 			}
 		}
-		answer(ike.InquiryDone{Token: a.Token, Found: found})
+		answer(done)
 	}()
 }
 
-func firstLine(err error) string {
+// failure is whom we asked in vain and why, on one line: "http://ocsp.example/ did not answer: connection refused".
+func failure(r fetch.Result) string {
+	err := r.Err
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		err = u.Err
+	}
+	if n := (*net.OpError)(nil); errors.As(err, &n) {
+		err = n.Err
+	}
+	if c := (*os.SyscallError)(nil); errors.As(err, &c) {
+		err = c.Err
+	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
+	if errors.Is(err, context.DeadlineExceeded) {
+		line = fmt.Sprintf("no answer within %s", fetch.Timeout)
+	}
+	return string(wire.NewText([]byte(r.Source.URL))) + " did not help: " + string(wire.NewText([]byte(line))) // a server chose words of it
 }
 
 // staple is a fresh OCSP response for our certificate, or nil; then one is asked for, for the next time.

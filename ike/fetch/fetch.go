@@ -186,7 +186,7 @@ func (f *Fetcher) ask(ctx context.Context, s auth.Source) ([]byte, error) {
 		return nil, err
 	}
 	if q.URL.Scheme != "http" { // the answer is signed; TLS would need a check of its own certificates first
-		return nil, fmt.Errorf("%s is not asked, only http", q.URL.Scheme)
+		return nil, fmt.Errorf("by %s nobody is asked, only by http", q.URL.Scheme)
 	}
 	if s.Kind == auth.SourceOCSP {
 		q.Header.Set("Content-Type", "application/ocsp-request")
@@ -198,14 +198,14 @@ func (f *Fetcher) ask(ctx context.Context, s auth.Source) ([]byte, error) {
 	}
 	defer r.Body.Close()
 	if r.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", s.URL, r.Status)
+		return nil, fmt.Errorf("it answers %s", r.Status)
 	}
 	data, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case int64(len(data)) > limit:
-		return nil, fmt.Errorf("%s sends more than %d octets", s.URL, limit)
+		return nil, fmt.Errorf("it sends more than %d octets", limit)
 	}
 	return data, nil
 }

@@ -88,7 +88,7 @@ func libreProofs(t Tunnel) (conn, commands string, files Config) {
 		return "rsa-sha2"
 	}
 	if p := t.LocalProof; p != nil {
-		conn += "  leftcert=own\n  leftsendcert=always\n"
+		conn += "  leftcert=own\n  leftsendcert=always\n  sendca=all\n"
 		files["etc/ipsec.d/own.pem"] = CertPEM(p.Cert) + CertPEM(p.Sends...)
 		files["etc/ipsec.d/own.key"] = KeyPEM(p.Key)
 		run = append(run, "openssl pkcs12 -export -name own -passout pass:x -in /etc/ipsec.d/own.pem -inkey /etc/ipsec.d/own.key -out /tmp-own.p12",

@@ -1,0 +1,224 @@
+//go:build interop
+
+package interop
+
+import (
+	"crypto/x509"
+	"embed"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cygnet/test/rig"
+)
+
+// rewrite has the words in testdata replaced by those of today.
+var rewrite = flag.Bool("rewrite", false, "write what people read into testdata, instead of comparing")
+
+//go:embed testdata/certificates
+var words embed.FS
+
+// Where the WAN answers to whoever asks about revocations.
+const (
+	wanCRL  = "http://192.0.2.254:8000/example.crl"
+	wanOCSP = "http://192.0.2.254:8001"
+	wanDead = "http://192.0.2.254:8002"
+)
+
+// certFault is what is wrong with the peer's certificate, or with asking about it.
+type certFault struct {
+	subject string
+	keys    string // further keys of cygnet's connection
+	accept  bool   // it is no fault
+	// theirs makes the peer's proof, and starts what is asked.
+	theirs func(a *authority, s *stage, name string) *rig.Proof
+}
+
+var certFaults = []certFault{
+	{subject: "revoked, by a CRL in a file", theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		p := a.proof(s, a.root, "P-256", name)
+		p.CRL = a.crl(s, p.Cert)
+		return p
+	}},
+	{subject: "revoked, by a CRL that is fetched", theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		p := a.asked(s, name, wanCRL, "")
+		s.serve(a.crl(s, p.Cert))
+		return p
+	}},
+	{subject: "revoked, by OCSP", theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		p := a.asked(s, name, "", wanOCSP)
+		a.responder(s, nil, []*x509.Certificate{p.Cert})
+		return p
+	}},
+	{subject: "strict, a dead responder", keys: "revocation = \"strict\"\n", theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		return a.asked(s, name, "", wanDead)
+	}},
+	{subject: "soft, a dead responder", accept: true, theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		return a.asked(s, name, "", wanDead)
+	}},
+	{subject: "strict, good by OCSP", keys: "revocation = \"strict\"\n", accept: true, theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		p := a.asked(s, name, "", wanOCSP)
+		a.responder(s, []*x509.Certificate{p.Cert}, nil)
+		return p
+	}},
+	{subject: "strict, good by a CRL that is fetched", keys: "revocation = \"strict\"\n", accept: true, theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		p := a.asked(s, name, wanCRL, "")
+		s.serve(a.crl(s))
+		return p
+	}},
+	{subject: "expired", theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		return a.issue(s, a.root, rig.Leaf{CN: "of " + name, Names: []string{name}, Key: a.key(s, "P-256", name), NotBefore: time.Now().AddDate(-1, 0, 0), NotAfter: time.Now().Add(-time.Hour)})
+	}},
+	{subject: "another name", theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		return a.issue(s, a.root, rig.Leaf{CN: name, Names: []string{"old-" + name}, Key: a.key(s, "P-256", name)})
+	}},
+	{subject: "an unknown CA", theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		other, err := rig.NewCA("Other Root", "P-256", nil)
+		s.must(err)
+		p := a.proof(s, other, "P-256", name)
+		p.Sends, p.Trust = p.Trust, []*x509.Certificate{a.root.Cert}
+		return p
+	}},
+	{subject: "no intermediate CA", theirs: func(a *authority, s *stage, name string) *rig.Proof {
+		p := a.proof(s, a.sub, "P-256", name)
+		p.Sends = nil
+		return p
+	}},
+}
+
+// asked is a certificate of the root that names where to ask about it.
+func (a *authority) asked(s *stage, name, crl, ocsp string) *rig.Proof {
+	return a.issue(s, a.root, rig.Leaf{CN: "of " + name, Names: []string{name}, Key: a.key(s, "P-256", name), CRL: crl, OCSP: ocsp})
+}
+
+func (a *authority) crl(s *stage, revoked ...*x509.Certificate) []byte {
+	list, err := a.root.CRL(revoked...)
+	s.must(err)
+	return list
+}
+
+// serve has the WAN give out a CRL.
+func (s *stage) serve(crl []byte) {
+	stop, err := s.WAN.Serve(":8000", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/example.crl" {
+			http.NotFound(w, q)
+			return
+		}
+		w.Write(crl)
+	}))
+	s.must(err)
+	s.keep(ender{stop: func() string { stop(); return "" }})
+}
+
+// responder has the WAN answer OCSP.
+func (a *authority) responder(s *stage, good, revoked []*x509.Certificate) {
+	signer := a.issue(s, a.root, rig.Leaf{CN: "OCSP", Names: []string{"ocsp.example"}, Key: a.key(s, "P-256", "OCSP"), Signer: true})
+	d, err := rig.StartOCSP(s.WAN, filepath.Join(s.dir, "ocsp"), 8001, a.root, signer, good, revoked)
+	s.must(err)
+	s.keep(ender{stop: func() string { d.Signal(syscall.SIGKILL); return d.Log.String() }})
+}
+
+// ender is what is stopped after a try beside the ends.
+type ender struct {
+	rig.End
+	stop func() string
+}
+
+func (e ender) Stop() string { return e.stop() }
+
+// fault is a row of a peer that we refuse, with what people read of it, or that we take all the same.
+func (a *authority) fault(t *testing.T, initiate bool, c certFault) {
+	line{peer: "strongSwan userspace", role: role(initiate), subject: c.subject, path: "IPv4"}.run(t, func(s *stage) string {
+		x := tunnel(s.Topology, rig.GCM, false, false)
+		if !initiate {
+			x = tunnelB(s.Topology, x)
+		}
+		x.Cygnet = c.keys
+		x.LocalProof = a.proof(s, a.root, "P-256", x.LocalID) // the peer knows no other CA
+		x.RemoteProof = c.theirs(a, s, x.RemoteID)
+		if !initiate {
+			x = x.Mirror()
+		}
+		own, _, other := s.two("strongSwan", x, initiate, rig.CygnetOptions{Dataplane: "userspace"})
+		swan := other.Renewer.(*rig.Swan)
+		text, up := "", false
+		if initiate {
+			out, code := own.Ikectl("up", "s2s", "--timeout", "20s")
+			text, up = fmt.Sprintf("$ ikectl up s2s\n%s[exit %d]\n\n", out, code), code == 0
+		} else {
+			up = swan.Up() == nil
+		}
+		s.want(up == c.accept, "up is %v, wanted %v:\n%s", up, c.accept, text)
+		if c.accept {
+			s.must(rig.Ping(s.A.Host, s.B.Host4))
+		} else {
+			s.want(rig.Until(patience, func() bool { return len(swan.Said("AUTH_FAILED")) > 0 }), "strongSwan does not hear AUTHENTICATION_FAILED")
+		}
+		text += "log\n" + complaints(own.Log.String())
+		if !c.accept {
+			status, _ := own.Ikectl("status", "s2s")
+			text += "\n$ ikectl status s2s\n" + status
+		}
+		s.read(strings.NewReplacer(" ", "-", ",", "").Replace(role(initiate)+"-"+c.subject), masked(text))
+		if c.accept {
+			return "up, data"
+		}
+		return "strongSwan: " + swan.Said("AUTH_FAILED")[0]
+	})
+}
+
+// complaints are the lines of a log that tell more than what goes on.
+func complaints(log string) (text string) {
+	for l := range strings.Lines(log) {
+		if regexp.MustCompile(` (warning|error) `).MatchString(l) {
+			text += l
+		}
+	}
+	return text
+}
+
+// masked hides what differs from run to run.
+func masked(text string) string {
+	for _, m := range [][2]string{
+		{`\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d\.\d+Z)?`, "DATE"}, {`serial [0-9a-f]+`, "serial N"}, {`spi=[0-9a-f]+`, "spi=N"}, {`\b[0-9a-f]{16}\b`, "HEX16"}, {`\b[0-9a-f]{8}\b`, "HEX8"},
+		{`\b(\d+m)?\d+s\b`, "TIME"}, {`\b\d+ ms\b`, "TIME"}, {`\b\d+(\.\d)? (B|KiB)\b +\d+ packets`, "N"},
+	} {
+		text = regexp.MustCompile(m[0]).ReplaceAllString(text, m[1])
+	}
+	return text
+}
+
+// read compares what people read with testdata.
+func (s *stage) read(name, text string) {
+	path := filepath.Join("testdata", "certificates", name+".txt")
+	if *rewrite {
+		s.must(os.MkdirAll(filepath.Dir(path), 0o755))
+		s.must(os.WriteFile(path, []byte(text), 0o644))
+		return
+	}
+	want, err := words.ReadFile(path)
+	s.must(err)
+	s.want(string(want) == text, "%s differs; now:\n%s", path, text)
+}
+
+// TestUserspaceCertificateFaults: what is wrong with a certificate, told here in words and to the peer by AUTHENTICATION_FAILED alone.
+func TestUserspaceCertificateFaults(t *testing.T) {
+	t.Parallel()
+	need(t, "root", root())
+	need(t, "peers", rig.HaveSwan())
+	a := newAuthority(t)
+	for i, c := range certFaults {
+		for _, initiate := range []bool{true, false} {
+			if !spared(i, initiate) {
+				a.fault(t, initiate, c)
+			}
+		}
+	}
+}
