@@ -3,6 +3,7 @@ package ike
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -371,4 +372,44 @@ func TestNoRandomness(t *testing.T) {
 	}()
 	n.a.sa.draw(10)
 	t.Error("drew from nothing")
+}
+
+// TestBusyLimits: TEMPORARY_FAILURE is borne for three minutes, to the nanosecond, of a child and of the IKE SA.
+func TestBusyLimits(t *testing.T) {
+	for _, since := range []time.Duration{temporaryLimit - 1, temporaryLimit} {
+		for _, whole := range []bool{false, true} {
+			n := newPair(t, setup{})
+			n.up()
+			sa := n.a.sa
+			var out Actions
+			sa.now, sa.out = n.now, &out
+			if whole {
+				sa.life.busy = n.now.Add(-since)
+				(&rekeyIKEExchange{}).busy(sa)
+			} else {
+				sa.children[0].busySince = n.now.Add(-since)
+				(&createExchange{config: sa.children[0].config, old: sa.children[0]}).busy(sa)
+			}
+			if closing := sa.phase.name() == phaseClosing; closing != (since == temporaryLimit) {
+				t.Errorf("busy for %v, IKE SA %v: closing %v", since, whole, closing)
+			}
+		}
+	}
+}
+
+// TestHeardByTheDataPlane: the first use of an inbound SA, and ESP from a new address, are signs of life.
+func TestHeardByTheDataPlane(t *testing.T) {
+	n, _ := natA(t, setup{})
+	n.up()
+	n.run(20*time.Second, nil)
+	id := n.b.sa.children[0].inID()
+	n.b.step(FirstUse{ID: id})
+	if n.b.sa.lastHeard != n.now {
+		t.Error("not heard by its first use")
+	}
+	n.run(5*time.Second, nil)
+	n.b.step(Mapping{ID: id, From: netip.AddrPortFrom(outer, 34500)})
+	if n.b.sa.lastHeard != n.now {
+		t.Error("not heard from a new port")
+	}
 }

@@ -179,6 +179,9 @@ func tales() map[string]*tale {
 			do("5 ends", Finished{5, ike.Finish{Connection: "b"}}),
 		"only the peer can begin": newTale(nameless).do("up", Up{Connection: "b"}).do("up lan", Up{"b", []string{"lan"}}).claimed(1, false, false).
 			do("up", Up{Connection: "b"}).wait().wait().wait().up(1, "lan", "dmz").down(1, "dmz").wait().finished(1, ike.CodeClosed, "closed by the peer", true).wait(),
+		"only the peer can begin, and is let in again": newTale(nameless).do("down lan", Down{"b", "lan"}).do("down", Down{Connection: "b"}).claimed(1, false, false).
+			finished(1, ike.CodeClosed, "turned away", false).do("up lan", Up{"b", []string{"lan"}}).claimed(2, false, false).do("down dmz", Down{"b", "dmz"}).
+			do("up", Up{Connection: "b"}).up(2, "lan").do("down lan", Down{"b", "lan"}).down(2, "lan").wait(),
 		"boot, and nobody answers": newTale(site("b", policy.StartBoot)).opened(1).finished(1, ike.CodeNoAnswer, "no answer", true).wait().
 			opened(2).finished(2, ike.CodeNoAnswer, "no answer", true).wait().opened(3).finished(3, ike.CodeAuthFailed, "wrong key", true).wait().
 			do("no shard", Finished{0, ike.Finish{Connection: "b", Code: ike.CodeInternal, Text: "no shard", Retry: true}}).wait().
