@@ -357,6 +357,7 @@ func (n *node) report(spi wire.SPI, r ike.Report) {
 	case ike.CodeChildUp, ike.CodeRekeyed:
 		if r.Code == ike.CodeRekeyed {
 			n.w.saw("child rekeyed")
+			n.w.aroundRekey(n, r.Connection, r.Child)
 		}
 		n.toDirectory(directory.ChildUp{SPI: spi, Connection: r.Connection, Child: r.Child})
 	case ike.CodeChildDown:

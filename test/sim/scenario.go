@@ -272,6 +272,7 @@ func (w *world) settle(most time.Duration) {
 
 // renewals: where lifetimes are short no packet is lost across the rekeys, and all comes to rest between them, again and again.
 func (w *world) renewals() {
+	w.renewing = true
 	for range 3 {
 		for range 20 {
 			w.after(w.between(0, 30*time.Second), func() {
@@ -282,6 +283,8 @@ func (w *world) renewals() {
 		w.runUntil(w.now.Add(30 * time.Second))
 		w.settle(renewalMost)
 	}
+	w.renewing = false
+	w.runUntil(w.now.Add(500 * time.Millisecond)) // what is on its way has come
 }
 
 // quietNATs: on a clean link a mapping is kept alive while nothing is sent, and one that moves is followed by the first packet from there.

@@ -43,6 +43,9 @@ func TestSim(t *testing.T) {
 		if r.Violation != nil {
 			failed++
 			t.Errorf("seed %d: %v\nreplay: %s", s, r.Violation, replay(s))
+			if failed <= 3 {
+				t.Log(Run(Options{Seed: s, Rekey: *rekey, Impaired: *impaired, Tap: true}).Diagram)
+			}
 		}
 		if failed >= *most {
 			t.Fatal("too many failures")

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
+	"time"
 
 	"cygnet/xfrm"
 	"cygnet/xfrm/xfrmfake"
@@ -13,7 +15,7 @@ import (
 func (w *world) probe(c *conn, k, side int, must bool) {
 	from, to := c.ends[side], c.ends[1-side]
 	p := from.packet(k)
-	must = must && from.has(k) && to.has(k)
+	must = must && from.has(k) && to.has(k) && from.settled() && to.settled()
 	fate, id := from.node.driver.Outbound(p)
 	from.node.drain()
 	w.mix(uint64(fate), uint64(id.SPI))
@@ -31,6 +33,37 @@ func (w *world) probe(c *conn, k, side int, must bool) {
 		w.carry(from, to, id, p, must)
 	}
 }
+
+// settled: one IKE SA serves. While two stand, as when a peer is authenticated anew, what is on its way when the old one is deleted may be lost.
+func (e *end) settled() bool {
+	n := 0
+	for _, m := range e.node.machines() {
+		if m.Connection == e.name() {
+			n++
+		}
+	}
+	return n == 1
+}
+
+// aroundRekey sends packets both ways while the new pair of a child takes over from the old.
+func (w *world) aroundRekey(n *node, connection, child string) {
+	if !w.renewing {
+		return
+	}
+	for _, e := range n.conns {
+		for k := range e.conn.children {
+			if e.name() != connection || childName(k) != child || e.counted() || e.other().counted() {
+				continue
+			}
+			for i := range 6 {
+				w.after(w.between(0, 400*time.Millisecond), func() { w.probe(e.conn, k, i%2, e.conn.want && w.renewing) })
+			}
+		}
+	}
+}
+
+// counted: packets themselves cause the next rekey.
+func (e *end) counted() bool { return strings.Contains(e.childLifetimes, "rekey_packets") }
 
 // has: the daemon there says that the child is up.
 func (e *end) has(k int) bool {
