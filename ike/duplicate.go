@@ -7,27 +7,30 @@ import (
 )
 
 // Both ends may raise one child at the same time: their CREATE_CHILD_SA requests cross, both succeed, and two equal pairs of SAs stand. RFC 7296
-// section 2.8.1 settles that for rekeys by the nonces; of new children it says nothing, and two would be rekeyed for ever. One rule that both ends
-// know settles it here: the original responder gives up the one that it asked for.
+// section 2.8.1 settles that for rekeys by the nonces; of new children it says nothing, and two would be rekeyed for ever. One rule settles it here: of the two
+// that one goes which the original responder asked for, and the responder ends it. A responder that does not know the rule gets its time, and then the
+// original initiator does.
 
-// noteDuplicate plans the end of a child of ours when the peer's equal one came up too. The peer may not have heard of its own one yet, so
-// that both work on for a moment.
+// noteDuplicate plans the end of one of two equal children. The peer may not have heard of its own one yet, so that both work on for a moment.
 func (sa *SA) noteDuplicate(c *child) {
-	if sa.initiator {
-		return
-	}
 	x := sa.duplicate(c)
 	if x == nil || c.surplus != 0 || x.surplus != 0 {
 		return
 	}
-	ours := c
+	goes := c
 	switch {
-	case x.initiated && !c.initiated:
-		ours = x
-	case x.initiated == c.initiated && x.since < c.since: // rekeys have changed who began them
-		ours = x
+	case x.initiated != c.initiated:
+		if x.initiated != sa.initiator {
+			goes = x
+		}
+	case x.since < c.since: // rekeys have changed who began them
+		goes = x
 	}
-	ours.surplus = sa.now.Add(outboundLimit)
+	grace := outboundLimit
+	if sa.initiator {
+		grace = redundantLimit
+	}
+	goes.surplus = sa.now.Add(grace)
 }
 
 // takesOver: x takes over from c, which it replaced and which is gone, and with it the end that was planned.
@@ -61,7 +64,7 @@ func (sa *SA) wakeDuplicates() {
 		case c.redundant:
 			sa.deleteChild(c, "both sides rekeyed it at once, and the peer has not closed its own")
 		case sa.duplicate(c) != nil:
-			sa.deleteChild(c, "the peer raised the same child at the same time")
+			sa.deleteChild(c, "an equal one stands beside it, as both sides raised it at the same time")
 		}
 	}
 }

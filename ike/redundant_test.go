@@ -1,6 +1,7 @@
 package ike
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -34,5 +35,37 @@ func TestRedundantChildStays(t *testing.T) {
 		}
 		n.run(time.Minute, nil)
 		n.one(1)
+	}
+}
+
+// TestDuplicateStays: both raise the same child at once, and the original responder, which should give up the one that it asked for, does not know
+// our rule. The initiator ends it when that has had its time.
+func TestDuplicateStays(t *testing.T) {
+	extra := "\n[connection.%s.child.extra]\nlocal = [\"10.%d.0.0/16\"]\nremote = [\"10.%d.0.0/16\"]\n"
+	n := newPair(t, setup{a: gwA + fmt.Sprintf(extra, "site-b", 3, 4), b: gwB + fmt.Sprintf(extra, "site-a", 4, 3)})
+	n.a.step(Initiate{Children: []string{"lan"}})
+	n.run(time.Minute, func() bool { return n.a.children() == 1 && n.b.children() == 1 })
+	n.a.step(RaiseChild{Child: "extra"})
+	n.b.step(RaiseChild{Child: "extra"})
+	ignorant := func() {
+		for _, c := range n.b.sa.children {
+			c.surplus = 0
+		}
+	}
+	for range int(redundantLimit/time.Second) - 2 {
+		n.run(time.Second, nil)
+		ignorant()
+	}
+	if len(n.a.sa.children) != 3 || len(n.b.sa.children) != 3 {
+		t.Fatalf("a has %d children, b %d, want the duplicate too", len(n.a.sa.children), len(n.b.sa.children))
+	}
+	n.run(5*time.Second, nil)
+	if len(n.a.sa.children) != 2 || len(n.b.sa.children) != 2 {
+		t.Errorf("a has %d children, b %d, want no duplicate", len(n.a.sa.children), len(n.b.sa.children))
+	}
+	for _, c := range n.a.sa.children {
+		if c.config.Name == "extra" && !c.initiated {
+			t.Error("the one that the responder asked for stays")
+		}
 	}
 }
