@@ -130,3 +130,14 @@ func (l *Libreswan) Said(text string) (lines []string) {
 	}
 	return lines
 }
+
+// Serials are the serial numbers of the certificates that strongSwan knows, its own and those that came from peers, in hexadecimal digits.
+func (s *Swan) Serials() (list []string, err error) {
+	out, err := s.swanctl("--list-certs", "--type", "x509")
+	for _, l := range strings.Split(out, "\n") {
+		if key, value, _ := strings.Cut(strings.TrimSpace(l), ":"); key == "serial" {
+			list = append(list, strings.TrimLeft(strings.ReplaceAll(strings.TrimSpace(value), ":", ""), "0"))
+		}
+	}
+	return list, err
+}
