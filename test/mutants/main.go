@@ -144,7 +144,7 @@ func (t *tally) count(m site, o outcome, known map[string]string, verbose bool) 
 	case failed:
 		t.noticed++
 		if verbose {
-			fmt.Println("noticed ", m)
+			fmt.Println("noticed ", map[outcome]string{failed: "failed", hung: "hung"}[o], m)
 		}
 		if explained {
 			fmt.Printf("%s explains a mutant that was noticed: remove it: %s\n", knownFile, m)

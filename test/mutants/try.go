@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -161,15 +162,18 @@ const (
 	hung             // the tests did not end
 )
 
+// longest is the wall time that a test binary may take: much, since the machine may be busy. What loops is ended by the limit on its CPU time.
+const longest = 10 * time.Minute
+
 // try runs the tests without a mutant, then with each, and says how each fared.
 func (s *set) try() ([]outcome, error) {
 	limits := make([]time.Duration, len(s.bins))
 	for i := range s.bins {
-		started := time.Now()
-		if out, o := s.test(i, 0, 5*time.Minute); o != survived {
+		out, o, took := s.test(i, 0, longest)
+		if o != survived {
 			return nil, fmt.Errorf("the tests fail without a mutant:\n%s", out)
 		}
-		limits[i] = 10*time.Second + 5*time.Since(started)
+		limits[i] = 5*time.Second + 4*took
 	}
 	outcomes := make([]outcome, len(s.planted))
 	var wg sync.WaitGroup
@@ -179,7 +183,7 @@ func (s *set) try() ([]outcome, error) {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			for i := 0; i < len(s.bins) && outcomes[m] == survived; i++ {
-				_, outcomes[m] = s.test(i, m+1, limits[i])
+				_, outcomes[m], _ = s.test(i, m+1, limits[i])
 			}
 		})
 	}
@@ -187,25 +191,27 @@ func (s *set) try() ([]outcome, error) {
 	return outcomes, nil
 }
 
-// test runs a test binary in its package's folder with one mutant switched on, and returns what it printed.
-func (s *set) test(bin, mutant int, limit time.Duration) (string, outcome) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+// test runs a test binary in its package's folder with one mutant switched on and so much CPU time; it returns what was printed, the outcome, and the CPU
+// time used, which does not depend on what else the machine does.
+func (s *set) test(bin, mutant int, limit time.Duration) (string, outcome, time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
 	// A mutant may allocate without end: the limit makes that a failure of its own and not of the machine.
-	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", `ulimit -v 8000000; exec "$0" "$@"`, s.bins[bin], "-test.failfast", "-test.short"}, s.args(bin)...)...)
+	limits := fmt.Sprintf(`ulimit -v 8000000 -t %d; exec "$0" "$@"`, int(limit.Seconds())+1)
+	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", limits, s.bins[bin], "-test.failfast", "-test.short"}, s.args(bin)...)...)
 	cmd.Dir = s.packages()[bin]
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", variable, mutant))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
-	switch {
-	case err == nil:
-		return out.String(), survived
-	case ctx.Err() != nil:
-		return out.String(), hung
+	if err == nil {
+		return out.String(), survived, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	return out.String(), failed
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() >= 0 {
+		return out.String(), failed, 0
+	}
+	return out.String(), hung, 0 // killed: too much CPU time, or too long
 }
 
 // args are further arguments of a test binary: the first seed that fails says enough.
