@@ -114,6 +114,7 @@ func (sa *SA) birth(keys *suite.Keys, ours, theirs wire.SPI, initiator bool, ni,
 		since: sa.now, up: sa.now, lastHeard: sa.lastHeard, lastSent: sa.lastSent, waits: make(map[Token]func(Event)), now: sa.now,
 	}
 	next.config.SPI = ours
+	next.mobility.inherit(sa.mobility)
 	next.next.pending = sa.now.Add(pendingLimit)
 	next.startLifetime()
 	h := &heir{sa: next, ours: initiator, least: slices.Clone(lowest(ni, nr))}
@@ -161,8 +162,9 @@ func (sa *SA) leave(to *SA, ev Event) {
 func (sa *SA) bequeath(h *heir, yields bool) {
 	next := h.sa
 	sa.next.replaced = next
-	if next.responses.next == 0 { // nobody has heard of it by itself
+	if next.responses.next == 0 || sa.mobility.agreed && !next.mobility.taken { // it has not heard of a path by itself
 		next.path, next.nat = sa.path, sa.nat
+		next.mobility.inherit(sa.mobility)
 	}
 	next.lastHeard, next.lastSent = max(next.lastHeard, sa.lastHeard), max(next.lastSent, sa.lastSent)
 	next.children = append(next.children, sa.children...)
@@ -254,7 +256,7 @@ func (sa *SA) inherit() {
 	early := sa.early
 	sa.early = nil
 	for _, c := range slices.Clone(sa.children) {
-		if (c.in == installed || c.out == installed) && c.path != sa.path {
+		if (c.in == installed || c.out == installed) && sa.strays(c) {
 			sa.moveChild(c, c.path)
 		}
 		if slices.Contains(early, c.spiOut) {

@@ -34,6 +34,8 @@ type Config struct {
 	DrawSPI func() wire.SPI
 	// InitialContact: no other IKE SA of this connection was tried since boot, so that INITIAL_CONTACT is true (RFC 7296 section 2.4).
 	InitialContact bool
+	// Addresses are this host's own, that a peer may be told (RFC 4555 section 3.4); PathChanged brings others.
+	Addresses []netip.Addr
 	// Wall is the time by which certificates are judged, Staple an OCSP response for our own certificate, or nil (RFC 4806). Jobs call them, and only
 	// jobs: they must be safe for concurrent use.
 	Wall   func() time.Time
@@ -172,11 +174,12 @@ type (
 		Class JobClass
 		Run   func() any
 	}
-	// Resolve asks for the peer's addresses and for our source address towards the first.
+	// Resolve asks for the peer's addresses and for our source address towards the first of them to which there is a route.
 	Resolve struct {
 		Token  Token
-		Local  netip.Addr // invalid: choose
-		Remote netip.Addr // invalid: use Name
+		Local  netip.Addr   // invalid: choose
+		Remote netip.Addr   // invalid: use Name
+		Others []netip.Addr // further ones beside Remote, in order of preference
 		Name   string
 	}
 	// Inquiry asks whether certificates are revoked, of those whom the certificates name. Their chain leads to a configured CA.

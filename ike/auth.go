@@ -50,7 +50,7 @@ func (x *authExchange) payloads(sa *SA, idi *wire.ID, mine proof) []wire.Payload
 	if known(c.Remote.ID) {
 		ps = append(ps, c.Remote.ID.Payload(true))
 	}
-	return append(append(ps, mine.auth), x.plan.payloads()...)
+	return append(append(append(ps, mine.auth), x.plan.payloads()...), sa.mobikeSupported()...)
 }
 
 // known reports whether an identity is configured; otherwise any that proves itself will do.
@@ -78,6 +78,7 @@ func (x *authExchange) onResponse(sa *SA, m *message) {
 func (x *authExchange) accept(sa *SA, p *authenticating, m *message, peer auth.Identity, how string) {
 	sa.peer = peer
 	sa.establish(how)
+	sa.heedMOBIKE(m.payloads)
 	sa.heedAuthLifetime(m.payloads)
 	sa.out.Add(Claim{Connection: sa.conn.Name, Config: sa.conn, Peer: peer, Initiated: true})
 	if p.lowered != nil {
@@ -181,15 +182,19 @@ func (sa *SA) admit(p *authenticating, m *message, how string, ours []wire.Paylo
 	sa.peerStays(m.path)
 	ours = append(ours, sa.authLifetime()...)
 	sa.establish(how)
+	var mobile []wire.Payload
+	if sa.heedMOBIKE(m.payloads); sa.mobility.agreed {
+		mobile = sa.mobikeSupported()
+	}
 	_, first := wire.FindNotify(m.payloads, wire.NotifyInitialContact)
 	sa.out.Add(Claim{Connection: sa.conn.Name, Config: sa.conn, Peer: sa.peer, InitialContact: first})
 	sa.answerChild(&childAsk{payloads: m.payloads, stage: "IKE_AUTH", ni: p.ni, nr: p.nr, contact: first}, func(c *child, r *Refusal) {
 		if r != nil { // RFC 7296 section 2.21.2: the IKE SA is up all the same
-			sa.respond(append(ours, r.notify())...)
+			sa.respond(append(append(ours, mobile...), r.notify())...)
 			sa.refused(r, "")
 			return
 		}
-		sa.respond(append(ours, c.answer...)...)
+		sa.respond(append(append(ours, c.answer...), mobile...)...)
 		c.answer = nil
 		sa.childUp(c)
 	})

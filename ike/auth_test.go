@@ -32,7 +32,7 @@ func TestSameFace(t *testing.T) {
 		say    []string
 	}{
 		{"wrong PSK", setup{pskB: pskText + " not"}, nil, CodeAuthFailed, CodeAuthFailed,
-			[]string{"192.0.2.1:500 does not prove gw-a.example: its PSK differs from that of connection site-a", "conn.d/test.toml:4: psk.file: secrets/site-a"}},
+			[]string{"192.0.2.1:4500 does not prove gw-a.example: its PSK differs from that of connection site-a", "conn.d/test.toml:4: psk.file: secrets/site-a"}},
 		{"unknown identity", setup{a: strings.Replace(gwA, "gw-a.example", "gw-x.example", 1)}, nil, CodeAuthFailed, CodeBadIdentity,
 			[]string{"the peer says it is gw-x.example; site-a wants gw-a.example", "conn.d/test.toml:3"}},
 		{"other identity asked", setup{a: strings.Replace(gwA, "gw-b.example", "gw-y.example", 1)}, nil, CodeAuthFailed, CodeBadIdentity,
@@ -65,7 +65,7 @@ func TestSameFace(t *testing.T) {
 			if len(answers) != 1 || !notified(answers[0], wire.NotifyAuthenticationFailed) {
 				t.Errorf("answers %v", answers)
 			}
-			n.a.wants(c.a, "198.51.100.7:500 refuses us (AUTHENTICATION_FAILED)", "local.id", "remote.id", "psk.file")
+			n.a.wants(c.a, "198.51.100.7:4500 refuses us (AUTHENTICATION_FAILED)", "local.id", "remote.id", "psk.file")
 			n.b.wants(c.b, c.say...)
 			if !n.a.finish.Retry || n.b.sa.Established() || len(n.b.claims) != 0 {
 				t.Errorf("finish %+v, claims %v", n.a.finish, n.b.claims)

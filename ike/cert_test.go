@@ -144,7 +144,7 @@ func TestCertificateRefusals(t *testing.T) {
 		a, b string
 		say  []string // of the responder
 	}{
-		{"expired", certified(gwA, `cert = "gw-a.example/p256.pem?expired", key = { file = "p256.key" }`, byCA, "", false), good(gwB, "gw-b.example", "p384"), []string{"192.0.2.1:500", "gw-a.example", "2026-06-01"}},
+		{"expired", certified(gwA, `cert = "gw-a.example/p256.pem?expired", key = { file = "p256.key" }`, byCA, "", false), good(gwB, "gw-b.example", "p384"), []string{"192.0.2.1:4500", "gw-a.example", "2026-06-01"}},
 		{"unknown CA", good(gwA, "gw-a.example", "p256"), certified(gwB, byCert("gw-b.example", "p384"), `cert = "gw-a.example/rsa-a.pem"`, "", false), []string{"conn.d/test.toml:3: remote.c"}},
 		{"PSK where a certificate is wanted", gwA, good(gwB, "gw-b.example", "p384"), []string{"proves gw-a.example by a pre-shared key, connection site-a wants a signature", "conn.d/test.toml:3: remote.ca"}},
 		{"certificate where a PSK is wanted", good(gwA, "gw-a.example", "p256"), gwB, []string{"by a signature (method ", "wants a pre-shared key", "conn.d/test.toml:3"}},
@@ -164,7 +164,7 @@ func TestCertificateRefusals(t *testing.T) {
 			if len(answers) != 1 || len(answers[0]) != 1 || !notified(answers[0], wire.NotifyAuthenticationFailed) {
 				t.Errorf("answers %v", answers)
 			}
-			n.a.wants(CodeAuthFailed, "198.51.100.7:500 refuses us (AUTHENTICATION_FAILED)")
+			n.a.wants(CodeAuthFailed, "198.51.100.7:4500 refuses us (AUTHENTICATION_FAILED)")
 			code := CodeAuthFailed
 			if strings.Contains(c.name, "identity") {
 				code = CodeBadIdentity

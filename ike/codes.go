@@ -13,6 +13,7 @@ const (
 	CodeRekeyed       Code = "child-rekeyed"
 	CodeIKERekeyed    Code = "ike-rekeyed"
 	CodeReauth        Code = "reauth"    // a new IKE SA is asked for beside this one
+	CodeMoved         Code = "moved"     // the path to the peer changes, or changed (RFC 4555)
 	CodeClosed        Code = "closed"    // as asked, or by the peer's Delete
 	CodeNoAnswer      Code = "no-answer" // peer silent
 	CodeNotSent       Code = "not-sent"  // this host cannot send to the peer

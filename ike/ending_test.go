@@ -221,7 +221,7 @@ func TestHeirGivesUp(t *testing.T) {
 // TestHeirTakesThePath of its predecessor, which may have moved since it was made, unless it has heard of the peer itself.
 func TestHeirTakesThePath(t *testing.T) {
 	for heard, follows := range map[uint64]bool{0: true, 1: false} {
-		n := newPair(t, setup{})
+		n := newPair(t, setup{still: true})
 		n.up()
 		sa := n.a.sa
 		var out Actions

@@ -531,9 +531,9 @@ func TestAuthNever(t *testing.T) {
 		lose       func(d datagram, number int) bool
 		a, b, hint string
 	}{
-		{"all", setup{}, func(datagram, int) bool { return true }, "UDP 500 is closed", "no IKE_AUTH of it came in 30 s", "open UDP 500"},
-		{"fragment 2", long, func(d datagram, k int) bool { return k == 2 }, "some of its 4 fragments of up to 256 octets", "of its IKE_AUTH only 3 of 4 fragments came in 30 s", "open UDP 500"},
-		{"fragment 2 of the answer", long, func(d datagram, k int) bool { return k == 2 && d.from.Addr() == addrB }, "of its answer 1 of 2 fragments came, the others never", "", "open UDP 500"},
+		{"all", setup{}, func(datagram, int) bool { return true }, "UDP 4500 is closed", "no IKE_AUTH of it came in 30 s", "open UDP 4500"},
+		{"fragment 2", long, func(d datagram, k int) bool { return k == 2 }, "some of its 4 fragments of up to 256 octets", "of its IKE_AUTH only 3 of 4 fragments came in 30 s", "open UDP 4500"},
+		{"fragment 2 of the answer", long, func(d datagram, k int) bool { return k == 2 && d.from.Addr() == addrB }, "of its answer 1 of 2 fragments came, the others never", "", "open UDP 4500"},
 		{"not agreed", setup{b: keyed(gwB, `fragmentation = "no"`)}, func(datagram, int) bool { return true }, "fragments of IP, which a firewall drops", "no IKE_AUTH", "or allow IKE fragmentation on the peer"},
 		{"not wanted", setup{a: keyed(gwA, `fragmentation = "no"`)}, func(datagram, int) bool { return true }, "fragments of IP, which a firewall drops", "no IKE_AUTH", `write fragmentation = "yes" (conn.d/test.toml:5: fragmentation)`},
 	} {

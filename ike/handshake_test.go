@@ -213,5 +213,5 @@ func TestHalfOpen(t *testing.T) {
 		t.Errorf("after %v: %+v", n.now.Sub(start), n.b.finish)
 	}
 	n.run(5*time.Minute, func() bool { return n.a.finish != nil })
-	n.a.wants(CodeNoAnswer, "6 IKE_AUTH in 41 s", "it answered IKE_SA_INIT, but what follows is lost on the path: UDP 500 is closed", "open UDP 500 both ways")
+	n.a.wants(CodeNoAnswer, "6 IKE_AUTH in 41 s", "it answered IKE_SA_INIT, but what follows is lost on the path: UDP 4500 is closed", "open UDP 4500 both ways")
 }

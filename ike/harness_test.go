@@ -176,6 +176,7 @@ type host struct {
 	seen     map[sentKey][]byte // protected messages by ID: repeats must be identical
 	internal bool               // CodeInternal is expected
 	lookup   []netip.Addr       // of the peer, when it is looked up
+	source   netip.Addr         // towards any peer, once it is not the first; unspecified: there is none
 	asked    []auth.Source      // about revocations
 	revoked  auth.Revocations   // what is answered
 	accept   func(Packet) bool  // a responder asks before it makes a machine
@@ -239,6 +240,7 @@ type setup struct {
 	caps       func() xfrm.Capabilities
 	capsB      func() xfrm.Capabilities
 	seed       uint64
+	still      bool // both do not do MOBIKE
 }
 
 func newPair(t testing.TB, s setup) *network {
@@ -248,6 +250,10 @@ func newPair(t testing.TB, s setup) *network {
 	}
 	if s.b == "" {
 		s.b = gwB
+	}
+	if s.still {
+		s.a = strings.Replace(s.a, "psk ", "mobike = false\npsk ", 1)
+		s.b = strings.Replace(s.b, "psk ", "mobike = false\npsk ", 1)
 	}
 	if s.pskA == "" {
 		s.pskA = pskText
@@ -541,7 +547,15 @@ func (h *host) resolve(r Resolve) ResolveDone {
 		d.Remote = h.lookup
 	}
 	if r.Remote.IsValid() {
-		d.Remote = []netip.Addr{r.Remote}
+		d.Remote = append([]netip.Addr{r.Remote}, r.Others...)
+	}
+	switch {
+	case r.Local.IsValid():
+		d.Local = r.Local
+	case h.source.IsUnspecified():
+		return ResolveDone{Token: r.Token, Err: errors.New("no route")}
+	case h.source.IsValid():
+		d.Local = h.source
 	}
 	return d
 }

@@ -30,7 +30,7 @@ func (sa *SA) fullSchedule() schedule {
 	if s.tries <= 0 {
 		s.tries = policy.DefaultLivenessTries
 	}
-	return s
+	return sa.patienceOf(s)
 }
 
 // lost: a request of an established IKE SA got no answer, or one that cannot be read.
@@ -183,13 +183,14 @@ func (x *deleteExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
 // onInfoRequest handles an INFORMATIONAL request. Each is answered (RFC 7296 section 1.4).
 func (sa *SA) onInfoRequest(m *message) {
 	deletes := wire.All[*wire.Delete](m.payloads)
+	mobile, then := sa.answerMobile(m)
 	if slices.ContainsFunc(deletes, func(d *wire.Delete) bool { return d.Protocol == wire.ProtoIKE }) {
-		sa.respond()
+		sa.respond(mobile...)
 		sa.closedByPeer()
 		return
 	}
 	if n := errorNotify(m.payloads); n != nil && endsIKE(n.Kind) {
-		sa.respond()
+		sa.respond(mobile...)
 		if !sa.finished {
 			sa.fail(authRejected(sa, n))
 		}
@@ -223,10 +224,12 @@ func (sa *SA) onInfoRequest(m *message) {
 		sa.dropChild(c, "the peer deleted it")
 	}
 	if len(spis) == 0 {
-		sa.respond()
+		sa.respond(mobile...)
+		then()
 		return
 	}
-	sa.respond(&wire.Delete{Protocol: wire.ProtoESP, SPIs: spis})
+	sa.respond(append(mobile, &wire.Delete{Protocol: wire.ProtoESP, SPIs: spis})...)
+	then()
 }
 
 // deletedEarly notes an SPI that we do not know, while we wait for the answer to a CREATE_CHILD_SA: that answer may be lost and come, repeated,

@@ -132,7 +132,7 @@ func TestTrap_7296_16_EveryInformationalAnswered(t *testing.T) {
 		{&wire.Delete{Protocol: wire.ProtoAH, SPIs: []uint32{n.b.sa.children[0].spiOut}}},
 		{&wire.CP{CfgType: wire.CfgRequest}},
 		{&wire.KE{Group: 14, Data: []byte{1}}}, // does not belong there: ignored and reported
-		{wire.NewNotify(wire.NotifyCookie2, []byte("12345678"))},
+		{wire.NewNotify(wire.NotifyCookie2, []byte("1234567"))},
 	} {
 		if answer := n.a.ask(wire.Informational, ps...); answer == nil || len(answer) != 0 || !n.b.sa.Established() || len(n.b.sa.children) != 1 {
 			t.Errorf("%v: answer %v", ps, answer)
@@ -220,7 +220,7 @@ func TestLiveness(t *testing.T) {
 	dead := n.now
 	n.hook = func(datagram) []datagram { return nil }
 	n.run(10*time.Minute, func() bool { return n.a.finish != nil })
-	n.a.wants(CodeNoAnswer, "no answer from 198.51.100.7:500 to 5 INFORMATIONAL (liveness) in 89 s", "the peer is gone")
+	n.a.wants(CodeNoAnswer, "no answer from 198.51.100.7:4500 to 5 INFORMATIONAL (liveness) in 89 s", "the peer is gone")
 	if n.a.finish == nil || !n.a.finish.Retry || n.now.Sub(dead) > 2*time.Minute+10*time.Second || count(n) != 8 {
 		t.Errorf("after %v: %+v, %d requests", n.now.Sub(dead), n.a.finish, count(n))
 	}

@@ -335,8 +335,9 @@ func (x *initExchange) conclude(sa *SA, m *message, chosen suite.IKE, shared alg
 	found, supported := detectNAT(m.Header, m.payloads, m.path)
 	sa.nat = found
 	sa.nat.faked = x.fake && supported
+	sa.mobility.natt = supported
 	sa.fragments.agreed = !sa.conn.Fragments.Off && announced(m.payloads)
-	if sa.nat.encap() {
+	if sa.nat.encap() || sa.mayMOBIKE() { // RFC 4555 section 3.3: then no port has to change when a NAT comes up later
 		sa.moveToNATT()
 	}
 	sa.report(Report{Code: CodeChosen, Text: fmt.Sprintf("peer chose %v; %s", chosen, sa.natText()), Detail: sa.spiText()})

@@ -132,6 +132,7 @@ func (sa *SA) respondInit(m *message, candidates []*policy.Connection, chosen wi
 	found, supported := detectNAT(m.Header, m.payloads, m.path)
 	sa.nat = found
 	sa.nat.faked = supported && sa.wantsEncap(candidates...)
+	sa.mobility.natt = supported
 	h := sa.header(wire.IKESAInit, true, 0)
 	ps := []wire.Payload{&wire.SA{Proposals: []wire.Proposal{chosen}}, &wire.KE{Group: wanted.Group, Data: k.kx.Public()}, &wire.Nonce{Data: nr}}
 	if supported {

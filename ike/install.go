@@ -100,7 +100,7 @@ func (sa *SA) install(c *child, then func(error)) {
 		c.in = installed
 		if c.out == installing {
 			sa.sending(c)
-		} else if !c.gone && c.path != sa.path {
+		} else if !c.gone && sa.strays(c) {
 			sa.moveChild(c, c.path)
 		}
 		then(nil)
@@ -111,7 +111,7 @@ func (sa *SA) install(c *child, then func(error)) {
 func (sa *SA) sending(c *child) {
 	c.out = installed
 	c.keys.Wipe()
-	if !c.gone && c.path != sa.path {
+	if !c.gone && sa.strays(c) {
 		sa.moveChild(c, c.path)
 	}
 }
@@ -201,15 +201,20 @@ func (sa *SA) dropChild(c *child, why string) {
 // moveChild tells the data plane about a new path.
 func (sa *SA) moveChild(c *child, old Path) {
 	in, out := c.inID(), c.outID()
-	c.path = sa.path
+	was := c.encap
+	c.path, c.encap = sa.path, sa.nat.encap()
 	to := c.path
 	b := xfrm.Batch{Lineage: sa.lineage(c)}
 	sameAddr := old.Local.Addr() == c.path.Local.Addr() && old.Remote.Addr() == c.path.Remote.Addr()
+	if sameAddr && !was && !c.encap { // only IKE's ports are others
+		c.placed = to
+		return
+	}
 	if c.in == installed {
-		b.Update = append(b.Update, sa.moveOp(in, xfrm.In, sameAddr, c.path.Remote, c.path.Local))
+		b.Update = append(b.Update, sa.moveOp(in, xfrm.In, sameAddr && was, c.path.Remote, c.path.Local))
 	}
 	if c.out == installed {
-		b.Update = append(b.Update, sa.moveOp(out, xfrm.Out, sameAddr, c.path.Local, c.path.Remote))
+		b.Update = append(b.Update, sa.moveOp(out, xfrm.Out, sameAddr && was, c.path.Local, c.path.Remote))
 		if !sameAddr { // the templates name the addresses
 			b.Claims, b.Release = c.claims(), c.slots()
 		}
@@ -226,9 +231,10 @@ func (sa *SA) moveChild(c *child, old Path) {
 	})
 }
 
-func (sa *SA) moveOp(id xfrm.SAID, d xfrm.Direction, sameAddr bool, src, dst netip.AddrPort) xfrm.Op {
+// moveOp: ports change in place; to begin or end encapsulation an SA is added anew.
+func (sa *SA) moveOp(id xfrm.SAID, d xfrm.Direction, ports bool, src, dst netip.AddrPort) xfrm.Op {
 	encap := sa.encap(d)
-	if sameAddr && encap != nil {
+	if ports && encap != nil {
 		return xfrm.UpdateSA{ID: id, Encap: *encap}
 	}
 	return xfrm.MoveSA{ID: id, Src: src.Addr(), Dst: dst.Addr(), Encap: encap}

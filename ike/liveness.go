@@ -22,13 +22,25 @@ type quiet struct {
 
 func (q *quiet) wait(most time.Duration) time.Duration { return min(max(q.pause, quietLimit), most) }
 
-// livenessExchange asks the peer whether it lives: an empty INFORMATIONAL.
+// livenessExchange asks the peer whether it lives: an INFORMATIONAL, empty but for NAT detection where a mapping may have changed.
 type livenessExchange struct{}
 
-func (*livenessExchange) name() string                    { return "INFORMATIONAL (liveness)" }
-func (x *livenessExchange) start(sa *SA)                  { sa.request(wire.Informational, sa.schedule()) }
-func (x *livenessExchange) onResponse(sa *SA, _ *message) { sa.done(x) }
-func (x *livenessExchange) onFailure(sa *SA, r *Refusal)  { sa.lost(x, r) }
+func (*livenessExchange) name() string                   { return "INFORMATIONAL (liveness)" }
+func (x *livenessExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
+
+func (x *livenessExchange) start(sa *SA) {
+	var ps []wire.Payload
+	if sa.tellsMapping() {
+		i, r := sa.spis()
+		ps = natPayloads(i, r, sa.path, sa.nat.faked)
+	}
+	sa.request(wire.Informational, sa.schedule(), ps...)
+}
+
+func (x *livenessExchange) onResponse(sa *SA, m *message) {
+	sa.done(x)
+	sa.mapped(m)
+}
 
 // livenessDue: after some time without a sign of life the data plane is asked first, then the peer.
 func (sa *SA) livenessDue() (Time, bool) {
@@ -106,7 +118,11 @@ func (sa *SA) onUsage(u UsageDone) {
 
 // probe asks the peer, unless it is being asked something already.
 func (sa *SA) probe() {
-	if sa.phase.name() == phaseEstablished && sa.requests.current == nil && len(sa.queue) == 0 {
+	switch {
+	case sa.phase.name() != phaseEstablished || sa.requests.current != nil || len(sa.queue) > 0:
+	case sa.tellsMapping() && sa.mobility.seen == nil: // nothing to compare with yet: it is told at once (RFC 4555 section 3.8)
+		sa.update()
+	default:
 		sa.enqueue(&livenessExchange{})
 	}
 }
@@ -128,6 +144,7 @@ func (sa *SA) disowned(p Packet, m *wire.Message) {
 	r.plan.factor, r.interval = 1, r.plan.first
 	r.due = min(r.due, sa.now.Add(r.plan.first))
 	sa.report(Report{Code: CodeSent, Text: fmt.Sprintf("%v says, without proof, that it does not know this IKE SA: has it restarted? asking again", p.Remote)})
+	sa.forgotten()
 }
 
 // repeated tells that a request was sent once more.

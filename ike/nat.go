@@ -185,6 +185,7 @@ func (sa *SA) follow(from Path) {
 	case from == sa.path:
 	case sa.phase.name() == phaseAuthenticating && !sa.initiator:
 		sa.path = from
+	case sa.mobility.agreed: // RFC 4555 section 3.8: MUST NOT, as UPDATE_SA_ADDRESSES says it
 	case sa.nat.remote && !sa.nat.local:
 		sa.moveTo(from)
 	}
@@ -198,13 +199,7 @@ func (sa *SA) moveTo(p Path) {
 		sa.out.Add(Moved{From: old, To: p})
 	}
 	sa.report(Report{Code: CodePhase, Text: "the peer's mapping moved from " + old.Remote.String() + " to " + p.Remote.String()})
-	for _, c := range sa.children {
-		switch {
-		case c.in == installing || c.out == installing: // it follows when the data plane has answered: half of it is not there yet
-		case c.in == installed || c.out == installed:
-			sa.moveChild(c, old)
-		}
-	}
+	sa.carry()
 }
 
 // onMapping: authentic ESP comes from another address or port.

@@ -87,7 +87,7 @@ func TestTrap_7296_67_NATInitiator(t *testing.T) {
 
 // TestTrap_7296_68_Rebinding: the side that is not behind the NAT follows authentic new packets, not repeats, and takes the SAs along.
 func TestTrap_7296_68_Rebinding(t *testing.T) {
-	n, base := natA(t, setup{})
+	n, base := natA(t, setup{still: true})
 	n.up()
 	*base = 30000
 	old := n.b.sa.path

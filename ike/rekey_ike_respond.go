@@ -71,7 +71,7 @@ func (sa *SA) onRekeyIKERequest(m *message) {
 func (sa *SA) mayReplace() *Refusal {
 	const stage = "CREATE_CHILD_SA"
 	switch x := sa.requests.current.(type) {
-	case nil, *livenessExchange, *rekeyIKEExchange:
+	case nil, *livenessExchange, *rekeyIKEExchange, *routeCheck, *announceExchange:
 	default:
 		return temporary(stage, "the peer's rekey of the IKE SA came while our "+x.name()+" waits for its answer")
 	}

@@ -23,6 +23,7 @@ type SA struct {
 
 	phase     phase
 	nat       nat
+	mobility  mobility
 	fragments fragmentation
 	suite     suite.IKE
 	keys      *suite.Keys
@@ -44,6 +45,7 @@ type SA struct {
 	up        Time // when the peer proved its identity
 	lastHeard Time // fresh protected message, or traffic on a child
 	lastSent  Time
+	woke      Time // when the host was last found to have slept
 	usageSent Time // a UsageQuery waits for its answer since then; 0: none
 	quiet     quiet
 
@@ -109,6 +111,8 @@ func (sa *SA) Step(now Time, ev Event, out *Actions) {
 		} else {
 			sa.rekeyAsked(e.Child)
 		}
+	case PathChanged:
+		sa.onPathChanged(e)
 	case Follow:
 		sa.onFollow(e)
 	case Reconfigure:

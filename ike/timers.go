@@ -61,6 +61,7 @@ func (sa *SA) Deadline() (Time, bool) {
 
 // onWake does what is due. Each step may end the machine. Whether the peer is to be asked depends on what waits for the window, and that may be obsolete.
 func (sa *SA) onWake() {
+	sa.overslept()
 	for _, step := range []func(){sa.wakePhase, sa.wakeJobs, sa.wakeReassembly, sa.wakeInit, sa.wakeRequest, sa.wakeContact, sa.wakeChildren, sa.wakeBehind, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.pump, sa.wakeLiveness, sa.wakeKeepalive} {
 		if step(); sa.finished {
 			return
@@ -82,9 +83,15 @@ func (sa *SA) wakeRequest() {
 	if !sa.due(r.due, r.waiting()) {
 		return
 	}
+	if sa.woke == sa.now || sa.waitsForAddress() { // its answer has not been waited for, or it has not left
+		r.restart(sa.now)
+		sa.transmit(sa.path, r.message)
+		return
+	}
 	if sa.probeSmaller() || r.repeat(sa.now) {
 		sa.transmit(sa.path, r.message)
 		sa.repeated(r.current)
+		sa.hopeless()
 		return
 	}
 	x := r.current

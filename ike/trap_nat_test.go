@@ -9,7 +9,7 @@ import (
 
 // TestTrap_3948_2_Ports: ESP in UDP travels between the ports that IKE uses, also when the NAT changes them.
 func TestTrap_3948_2_Ports(t *testing.T) {
-	n, base := natA(t, setup{})
+	n, base := natA(t, setup{still: true})
 	n.up()
 	check := func() {
 		t.Helper()

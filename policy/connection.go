@@ -195,6 +195,7 @@ func (r *reader) behaviour(t *table, c *Connection) {
 	c.Drop = t.word("when_down", fallback, "drop", "pass") == "drop"
 	c.Encap = Encapsulation(t.word("encapsulation", string(EncapAuto), string(EncapAuto), string(EncapAlways), string(EncapNever)))
 	c.Fragments = t.fragmentation()
+	c.MOBIKE = t.flag("mobike", DefaultMOBIKE)
 	c.Liveness = Liveness{DefaultLivenessIdle, DefaultLivenessTries, DefaultLivenessTimeout, DefaultLivenessFactor}
 	l := t.table("liveness", `liveness = { idle = "30s", tries = 5, timeout = "4s" }`)
 	if l == nil {

@@ -27,6 +27,9 @@ const (
 	DefaultLivenessTimeout = 4 * time.Second
 	DefaultLivenessFactor  = 1.8
 
+	// DefaultMOBIKE: a tunnel outlives a change of addresses (RFC 4555).
+	DefaultMOBIKE = true
+
 	DefaultNATKeepalive = 20 * time.Second // RFC 3948 section 4
 
 	// Lifetimes are those of strongSwan: 4 h and 1 h, the hard limit a tenth behind, and up to a tenth subtracted at random so that neither both

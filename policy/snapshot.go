@@ -65,6 +65,7 @@ type Connection struct {
 	Drop         bool // when_down = "drop"
 	Encap        Encapsulation
 	Fragments    Fragmentation
+	MOBIKE       bool // RFC 4555
 	Signatures   Signatures
 	Children     []*Child
 	Liveness     Liveness

@@ -98,6 +98,20 @@ func (t *table) word(key, fallback string, words ...string) string {
 	return s
 }
 
+// flag is true or false.
+func (t *table) flag(key string, fallback bool) bool {
+	v, ok := t.get(key)
+	if !ok {
+		return fallback
+	}
+	b, ok := v.(bool)
+	if !ok {
+		t.wrongType(key, v, "true or false", fmt.Sprintf("%s = %t", key, fallback))
+		return fallback
+	}
+	return b
+}
+
 func (t *table) integer(key string, fallback, low, high int64) int64 {
 	v, ok := t.get(key)
 	if !ok {

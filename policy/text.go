@@ -30,6 +30,9 @@ func (c *Connection) Text() string {
 	}
 	fmt.Fprintf(&b, "  start   %s, when down %s, encapsulation %s\n", c.Start, down, c.Encap)
 	fmt.Fprintf(&b, "  large   %s\n", c.Fragments.text())
+	if !c.MOBIKE {
+		b.WriteString("  path    stays as it is: no MOBIKE\n")
+	}
 	l := c.Liveness
 	fmt.Fprintf(&b, "  alive   asked after %s, %d tries, timeout %s x %g; NAT keepalive %s\n", l.Idle, l.Tries, l.Timeout, l.Factor, c.NATKeepalive)
 	fmt.Fprintf(&b, "  life    %s\n", c.Lifetime.text())

@@ -24,6 +24,7 @@ import (
 	"cygnet/policy/load"
 	"cygnet/xfrm"
 	"cygnet/xfrm/doctor"
+	"cygnet/xfrm/netcfg"
 )
 
 // Config of a daemon.
@@ -132,6 +133,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.logProblem(p)
 	}
 	d.start()
+	if watch, err := netcfg.NewWatch(); err != nil {
+		d.log.Warnf("changes of this host's network are not seen: %v", err)
+	} else {
+		defer watch.Close()
+		go d.watchPaths(watch)
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve() }()
 	d.ready(len(snap.Connections))
@@ -147,11 +154,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 func (d *Daemon) makeParts(snap *policy.Snapshot, driver xfrm.Driver) {
 	d.inquirer = newInquirer(d.log.Warnf)
 	d.inquirer.warm(snap)
-	n := runtime.GOMAXPROCS(0)
+	n, own := runtime.GOMAXPROCS(0), hostAddresses()
 	for i := range n {
 		d.loops = append(d.loops, newLoop(d, shard.New(shard.Config{
 			Index: i, Count: n, HashKey: d.hashKey, Rand: rand.Reader, Snapshot: snap, Caps: d.caps, Recover: true,
-			Wall: time.Now, Staple: d.inquirer.staple,
+			Addresses: own, Wall: time.Now, Staple: d.inquirer.staple,
 		})))
 	}
 	d.directory = &directoryLoop{d: d, dir: directory.New(rand.Reader), box: newMailbox[any]()}

@@ -52,6 +52,9 @@ func (r *resolver) ask(a ike.Resolve, answer func(ike.ResolveDone)) {
 
 func (r *resolver) resolve(a ike.Resolve) (done ike.ResolveDone) {
 	remotes := []netip.Addr{a.Remote.Unmap()}
+	for _, other := range a.Others {
+		remotes = append(remotes, other.Unmap())
+	}
 	if !a.Remote.IsValid() {
 		if remotes, done.Err = r.lookup(a.Name); done.Err != nil {
 			return done

@@ -214,6 +214,8 @@ func (d *Directory) Step(now ike.Time, ev Event, out *[]Action) {
 		t.reauthenticate(ev)
 	case Moved:
 		t.moved(ev)
+	case Paths:
+		t.paths()
 	case ChildFailed:
 		t.childFailed(ev)
 	case CallerRefused:

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -27,6 +28,7 @@ type Config struct {
 	HashKey      [16]byte
 	Rand         io.Reader
 	Snapshot     *policy.Snapshot
+	Addresses    []netip.Addr // of this host; see ike.Config
 	Caps         xfrm.Capabilities
 	// Recover makes a panic inside a machine end that machine alone. Off in tests and simulation.
 	Recover bool
@@ -108,7 +110,9 @@ type (
 	Reload struct{ Snapshot *policy.Snapshot }
 	// Pressure says that jobs of the class JobInit wait in a full queue, or no longer: COOKIE is then demanded of everyone.
 	Pressure struct{ Full bool }
-	Wake     struct{}
+	// Paths says that links, addresses or routes of the host have changed, and what its addresses are.
+	Paths struct{ Own []netip.Addr }
+	Wake  struct{}
 )
 
 func (Packet) shardEvent()   {}
@@ -116,6 +120,7 @@ func (ForSA) shardEvent()    {}
 func (Open) shardEvent()     {}
 func (Reload) shardEvent()   {}
 func (Pressure) shardEvent() {}
+func (Paths) shardEvent()    {}
 func (Wake) shardEvent()     {}
 
 // Action of a machine, or (SPI 0) of the shard itself. Opened is an Action of the machine that was just made.
@@ -146,6 +151,13 @@ func (s *Shard) Step(now ike.Time, ev Event, out *[]Action) {
 		s.c.Snapshot = ev.Snapshot
 	case Pressure:
 		s.pressed = ev.Full
+	case Paths:
+		s.c.Addresses = ev.Own
+		for _, spi := range slices.Sorted(maps.Keys(s.machines)) {
+			if m := s.machines[spi]; m != nil {
+				s.turn(now, m, ike.PathChanged{Own: ev.Own}, out)
+			}
+		}
 	case Wake:
 		for _, m := range s.due.before(now) {
 			s.turn(now, m, ike.Wake{}, out)
@@ -176,7 +188,7 @@ func (s *Shard) open(now ike.Time, ev Open, out *[]Action) {
 }
 
 func (s *Shard) machineConfig(spi wire.SPI) ike.Config {
-	return ike.Config{Rand: s.c.Rand, Snapshot: s.c.Snapshot, Caps: s.c.Caps, SPI: spi, DrawSPI: s.drawForRekey, Wall: s.c.Wall, Staple: s.c.Staple}
+	return ike.Config{Rand: s.c.Rand, Snapshot: s.c.Snapshot, Addresses: s.c.Addresses, Caps: s.c.Caps, SPI: spi, DrawSPI: s.drawForRekey, Wall: s.c.Wall, Staple: s.c.Staple}
 }
 
 // Deadline says when to Step(Wake{}).

@@ -1,0 +1,440 @@
+package ike
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"cygnet/ike/wire"
+)
+
+// An IKE SA with MOBIKE moves when the initiator says so (RFC 4555 section 3.5). Its own SAs move at once, when it is only its own address that
+// changes; the responder sends ESP to a new address as soon as the peer has shown, by COOKIE2, that it receives there (section 3.7). Until then ESP
+// goes where it went: so an authenticated peer can aim nothing but a few IKE messages at a third party.
+
+const (
+	// strandedLimit is how long an initiator waits for an address of its host before it gives the IKE SA up: longer than a peer is patient.
+	strandedLimit = 30 * time.Minute
+	// sleptLimit: who wakes so much too late has slept, as a laptop does; nothing that was due meanwhile has been waited for.
+	sleptLimit = 10 * time.Second
+	// hopelessAfter sendings of a request the peer may no longer be where it was (section 3.5).
+	hopelessAfter = 3
+	// maxUnexpected bounds what is done about UNEXPECTED_NAT_DETECTED (section 3.9: several times).
+	maxUnexpected = 3
+)
+
+// PathChanged says that links, addresses or routes of this host have changed. Own are its addresses.
+type PathChanged struct{ Own []netip.Addr }
+
+func (PathChanged) event() {}
+
+// onPathChanged looks whether the way to the peer is another now.
+func (sa *SA) onPathChanged(e PathChanged) {
+	sa.config.Addresses = e.Own
+	if sa.phase.name() != phaseEstablished || sa.next.pending != 0 {
+		return
+	}
+	if sa.life.initiated || sa.mobility.agreed && !slices.Contains(e.Own, sa.path.Local.Addr()) {
+		sa.seek("the addresses or routes of this host changed", false)
+	} else {
+		sa.announce()
+	}
+}
+
+// seek asks the host how to reach the peer now. When no answer comes from where the peer was, its other addresses come first.
+func (sa *SA) seek(why string, dead bool) {
+	m := &sa.mobility
+	list := sa.candidates(dead)
+	if len(list) == 0 {
+		return
+	}
+	local := sa.conn.Local.Address
+	if local.IsValid() && len(sa.config.Addresses) > 0 && !slices.Contains(sa.config.Addresses, local.Unmap()) {
+		sa.strand("")
+		return
+	}
+	m.seeking = sa.wait(func(ev Event) {
+		if d, ok := ev.(ResolveDone); ok && d.Token == m.seeking && sa.phase.name() == phaseEstablished {
+			sa.found(d, why)
+		}
+	})
+	sa.out.Add(Resolve{Token: m.seeking, Local: local, Remote: list[0], Others: list[1:]})
+}
+
+// candidates are the peer's addresses, the best first: the one in use as long as the peer claims it, its others, and the configured one.
+func (sa *SA) candidates(dead bool) (list []netip.Addr) {
+	m := &sa.mobility
+	now := sa.path.Remote.Addr()
+	if !m.agreed || !m.begun {
+		return []netip.Addr{now}
+	}
+	if dead && !slices.Contains(m.tried, now) {
+		m.tried = append(m.tried, now)
+	}
+	add := func(a netip.Addr) {
+		if a.IsValid() && !slices.Contains(list, a) && !slices.Contains(m.tried, a) {
+			list = append(list, a)
+		}
+	}
+	if len(m.peer) == 0 || slices.Contains(m.peer, now) {
+		add(now)
+	}
+	for _, a := range m.peer {
+		add(a)
+	}
+	add(sa.conn.Remote.Address.Unmap())
+	add(now)
+	return list
+}
+
+// found is the answer to seek.
+func (sa *SA) found(d ResolveDone, why string) {
+	if d.Err != nil || !d.Local.IsValid() || len(d.Remote) == 0 {
+		text := ""
+		if d.Err != nil {
+			text = ": " + d.Err.Error()
+		}
+		sa.strand(text)
+		return
+	}
+	m := &sa.mobility
+	was := m.stranded
+	m.stranded = 0
+	to := Path{netip.AddrPortFrom(d.Local.Unmap(), sa.path.Local.Port()), netip.AddrPortFrom(d.Remote[0].Unmap(), sa.path.Remote.Port())}
+	switch {
+	case to == sa.path:
+		sa.announce()
+		if was != 0 || m.agreed && m.begun && sa.nat.local { // the same address, perhaps in another network: behind another NAT
+			sa.probe()
+		}
+	case !m.agreed:
+		sa.renew(fmt.Sprintf("%s, from %v to %v, and the peer does not do MOBIKE", why, sa.path.Local.Addr(), to.Local.Addr()))
+	case !m.begun: // section 3.5: the one case in which the responder moves by itself
+		sa.path.Local = to.Local
+		sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("%s: from now on at %v", why, to.Local.Addr())})
+		sa.carry()
+		sa.redirect()
+		sa.announce()
+	default:
+		sa.move(to, why)
+	}
+}
+
+// strand: no address of this host leads to the peer, as with the cable out. Requests wait for one.
+func (sa *SA) strand(why string) {
+	m := &sa.mobility
+	if m.stranded != 0 || !m.agreed || !m.begun {
+		return
+	}
+	m.stranded = sa.now
+	sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("this host has no address from which to reach %v%s; waiting for one, for %s at most", sa.path.Remote.Addr(), why, duration(strandedLimit))})
+}
+
+// waitsForAddress: the request on the wire is not sent often in vain while there is no address to send it from.
+func (sa *SA) waitsForAddress() bool {
+	m := &sa.mobility
+	return m.stranded != 0 && sa.now.Before(m.stranded.Add(strandedLimit)) && sa.phase.name() == phaseEstablished
+}
+
+// move changes the path of an IKE SA whose path we choose.
+func (sa *SA) move(to Path, why string) {
+	m, old := &sa.mobility, sa.path
+	sa.path = to
+	if m.moving == 0 {
+		m.moving = sa.now
+	}
+	m.renewed = false
+	sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("moving from %s to %s: %s", old.ends(to), to.ends(old), why)})
+	if old.Remote.Addr() == to.Remote.Addr() {
+		sa.carry()
+	}
+	sa.redirect()
+	m.patience = sa.requests.sent + hopelessAfter - 1
+	sa.update()
+}
+
+// ends names what of a path is not as in another.
+func (p Path) ends(other Path) string {
+	switch {
+	case p.Remote == other.Remote:
+		return p.Local.Addr().String()
+	case p.Local.Addr() == other.Local.Addr():
+		return p.Remote.String()
+	}
+	return fmt.Sprintf("%v (peer %v)", p.Local.Addr(), p.Remote)
+}
+
+// redirect sends the request that is on the wire again on the new path, unchanged and with its message ID (section 3.5). What its answer says of a path
+// is void then.
+func (sa *SA) redirect() {
+	r := &sa.requests
+	if x, ok := r.current.(interface{ spread() }); ok {
+		x.spread()
+	}
+	if r.waiting() {
+		r.restart(sa.now)
+		sa.transmit(sa.path, r.message)
+	}
+}
+
+// carry takes the children's SAs to the path of the IKE SA.
+func (sa *SA) carry() {
+	for _, c := range sa.children {
+		switch {
+		case c.in == installing || c.out == installing: // it follows when the data plane has answered: half of it is not there yet
+		case (c.in == installed || c.out == installed) && sa.strays(c):
+			sa.moveChild(c, c.path)
+		}
+	}
+}
+
+// strays reports whether a child's SAs lie elsewhere than IKE, or begin or end to travel in UDP.
+func (sa *SA) strays(c *child) bool { return c.path != sa.path || c.encap != sa.nat.encap() }
+
+// first lets x be our next request.
+func (sa *SA) first(x exchange) { sa.queue = slices.Insert(sa.queue, 0, x) }
+
+// queued takes out the requests of a kind that wait for the window.
+func dequeue[X exchange](sa *SA) {
+	sa.queue = slices.DeleteFunc(sa.queue, func(x exchange) bool { _, is := x.(X); return is })
+}
+
+// update tells the peer of the path, before anything else; not twice.
+func (sa *SA) update() {
+	dequeue[*updateExchange](sa)
+	sa.first(&updateExchange{})
+}
+
+// updateExchange is our UPDATE_SA_ADDRESSES (section 3.5).
+type updateExchange struct {
+	path       Path   // along which it is sent
+	cookie     []byte // where the peer has not yet shown that it receives
+	scattered  bool   // it went along several paths: its answer counts for none
+	unexpected int    // UNEXPECTED_NAT_DETECTED so far
+}
+
+func (*updateExchange) name() string { return "INFORMATIONAL (UPDATE_SA_ADDRESSES)" }
+func (x *updateExchange) spread()    { x.scattered = true }
+
+func (x *updateExchange) start(sa *SA) {
+	m := &sa.mobility
+	x.path = sa.path
+	i, r := sa.spis()
+	ps := append([]wire.Payload{wire.NewNotify(wire.NotifyUpdateSAAddresses, nil)}, natPayloads(i, r, sa.path, sa.nat.faked)...)
+	if !slices.Contains(m.proven, sa.path.Remote.Addr()) {
+		x.cookie = sa.draw(cookie2Len)
+		ps = append(ps, wire.NewNotify(wire.NotifyCookie2, x.cookie))
+	}
+	if list := sa.furtherAddresses(); !slices.Equal(list, m.told) {
+		m.told = list
+		ps = append(ps, addressNotifies(list)...)
+	}
+	dequeue[*announceExchange](sa)
+	sa.request(wire.Informational, sa.schedule(), ps...)
+}
+
+func (x *updateExchange) onResponse(sa *SA, m *message) {
+	if !returned(m.payloads, x.cookie) {
+		sa.wrongCookie(x)
+		return
+	}
+	sa.done(x)
+	n := errorNotify(m.payloads)
+	switch {
+	case sa.phase.name() != phaseEstablished:
+	case x.scattered: // another is on its way, or waits
+		sa.told(nil)
+	case n != nil && n.Kind == wire.NotifyUnexpectedNATDetected && x.unexpected < maxUnexpected:
+		sa.first(&updateExchange{unexpected: x.unexpected + 1})
+	case n != nil:
+		sa.mobility.moving = 0
+		sa.renew(fmt.Sprintf("the peer does not accept the path from %v to %v (%v)", x.path.Local.Addr(), x.path.Remote.Addr(), n.Kind))
+	default:
+		sa.arrived(m)
+	}
+}
+
+// told: what the peer knows of our addresses is not certain.
+func (sa *SA) told(list []netip.Addr) {
+	if sa.mobility.told = list; list == nil {
+		sa.announce()
+	}
+}
+
+func (x *updateExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
+
+// wrongCookie: who answers has not seen the request (section 3.7: the IKE SA MUST be closed).
+func (sa *SA) wrongCookie(x exchange) {
+	sa.bad(x, &Refusal{Stage: x.name(), Code: CodeProtocol, Why: "the peer answers without the COOKIE2 that it was sent: it does not receive where it says it is"})
+}
+
+// arrived: the peer has confirmed the path.
+func (sa *SA) arrived(m *message) {
+	mob := &sa.mobility
+	before := sa.nat
+	sa.detectAgain(m)
+	mob.prove(sa.path.Remote.Addr())
+	if n, ok := wire.FindNotify(m.payloads, wire.NotifyNATDetectionDestinationIP); ok {
+		mob.seen = slices.Clone(n.Data)
+	}
+	sa.carry()
+	if mob.moving != 0 {
+		sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("moved in %s: now from %v to %v; %s", duration(sa.now.Sub(mob.moving)), sa.path.Local.Addr(), sa.path.Remote, sa.natText())})
+	} else if sa.nat != before {
+		sa.report(Report{Code: CodeMoved, Text: sa.natText()})
+	}
+	mob.moving = 0
+}
+
+// detectAgain looks for NATs on the path of a message (section 3.5).
+func (sa *SA) detectAgain(m *message) {
+	found, supported := detectNAT(m.Header, m.payloads, m.path)
+	if !supported {
+		return
+	}
+	found.faked = sa.nat.faked
+	sa.nat = found
+}
+
+// follows: the peer, which chooses the path, says that it is the one of this request.
+func (sa *SA) follows(m *message) {
+	mob, old := &sa.mobility, sa.path
+	mob.taken = true
+	if sa.finished {
+		return
+	}
+	sa.detectAgain(m)
+	if sa.path = m.path; sa.path != old {
+		mob.moving = sa.now
+		sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("the peer moves from %s to %s; %s", old.peerEnds(sa.path), sa.path.peerEnds(old), sa.natText())})
+		sa.redirect()
+	}
+	if slices.Contains(mob.proven, sa.path.Remote.Addr()) {
+		sa.carry()
+		mob.moving = 0
+		return
+	}
+	dequeue[*routeCheck](sa)
+	sa.first(&routeCheck{})
+}
+
+func (p Path) peerEnds(other Path) string {
+	if p.Local == other.Local {
+		return p.Remote.String()
+	}
+	return fmt.Sprintf("%v (here %v)", p.Remote, p.Local.Addr())
+}
+
+// routeCheck asks whether the peer receives where it says it is (section 3.7).
+type routeCheck struct {
+	cookie    []byte
+	scattered bool
+}
+
+func (*routeCheck) name() string { return "INFORMATIONAL (return routability)" }
+func (x *routeCheck) spread()    { x.scattered = true }
+func (x *routeCheck) start(sa *SA) {
+	x.cookie = sa.draw(cookie2Len)
+	sa.request(wire.Informational, sa.schedule(), wire.NewNotify(wire.NotifyCookie2, x.cookie))
+}
+
+func (x *routeCheck) onResponse(sa *SA, m *message) {
+	if !returned(m.payloads, x.cookie) {
+		sa.wrongCookie(x)
+		return
+	}
+	sa.done(x)
+	mob := &sa.mobility
+	switch {
+	case sa.phase.name() != phaseEstablished, slices.Contains(mob.proven, sa.path.Remote.Addr()):
+	case x.scattered: // section 3.7: which of the paths works is not known
+		dequeue[*routeCheck](sa)
+		sa.first(&routeCheck{})
+		return
+	default:
+		mob.prove(sa.path.Remote.Addr())
+		sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("the peer receives at %v: the children follow after %s", sa.path.Remote, duration(sa.now.Sub(mob.moving)))})
+	}
+	mob.moving = 0
+	sa.carry()
+}
+
+func (x *routeCheck) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
+
+// announce tells the peer our further addresses, if it does not know them (section 3.6).
+func (sa *SA) announce() {
+	if sa.mobility.agreed && sa.phase.name() == phaseEstablished && !slices.Equal(sa.furtherAddresses(), sa.mobility.told) {
+		dequeue[*announceExchange](sa)
+		sa.enqueue(&announceExchange{})
+	}
+}
+
+// announceExchange brings the whole list of our addresses.
+type announceExchange struct{ scattered bool }
+
+func (*announceExchange) name() string { return "INFORMATIONAL (addresses)" }
+func (x *announceExchange) spread()    { x.scattered = true }
+func (x *announceExchange) start(sa *SA) {
+	sa.mobility.told = sa.furtherAddresses()
+	sa.request(wire.Informational, sa.schedule(), addressNotifies(sa.mobility.told)...)
+}
+
+// onResponse: a request that came from several addresses has to be made anew (section 3.6).
+func (x *announceExchange) onResponse(sa *SA, _ *message) {
+	sa.done(x)
+	if x.scattered && sa.phase.name() == phaseEstablished {
+		sa.enqueue(&announceExchange{})
+	}
+}
+
+func (x *announceExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
+
+// hopeless: requests stay unanswered, so the peer's other addresses are tried.
+func (sa *SA) hopeless() {
+	m := &sa.mobility
+	if m.agreed && m.begun && sa.requests.sent >= max(hopelessAfter, m.patience) && sa.phase.name() == phaseEstablished && m.stranded == 0 {
+		m.patience = sa.requests.sent + hopelessAfter - 1
+		sa.seek("no answer from "+sa.path.Remote.Addr().String(), true)
+	}
+}
+
+// renew asks for an IKE SA beside this one, once as long as the peer is not heard: this one may have no way to it.
+func (sa *SA) renew(why string) {
+	if !sa.mobility.renewed && sa.life.initiated {
+		sa.mobility.renewed = true
+		sa.reauthenticate(why)
+	}
+}
+
+// forgotten: after a move, or a long sleep, the peer says, without proof, that it does not know this IKE SA. It may have given it up meanwhile. A new one
+// beside it costs little, and this one stays until that is there: who forges such a message gains nothing.
+func (sa *SA) forgotten() {
+	if sa.phase.name() == phaseEstablished && (sa.mobility.moving != 0 || sa.woke > sa.lastHeard) {
+		sa.renew("the peer seems to have given this IKE SA up while it was not reached")
+	}
+}
+
+// overslept notes that this wake-up comes much too late.
+func (sa *SA) overslept() {
+	if at, ok := sa.Deadline(); ok && sa.now.Sub(at) > sleptLimit {
+		sa.woke = sa.now
+	}
+}
+
+// mapped compares how the peer sees us with what it saw before: a NAT on the way may have changed its mapping (section 3.8).
+func (sa *SA) mapped(m *message) {
+	n, ok := wire.FindNotify(m.payloads, wire.NotifyNATDetectionDestinationIP)
+	if !ok || !sa.tellsMapping() || bytes.Equal(n.Data, sa.mobility.seen) {
+		return
+	}
+	sa.mobility.moving = sa.now
+	sa.report(Report{Code: CodeMoved, Text: "the NAT has given us another address or port"})
+	sa.update()
+}
+
+// tellsMapping: behind a NAT we look how the peer sees us.
+func (sa *SA) tellsMapping() bool {
+	return sa.mobility.agreed && sa.mobility.begun && sa.nat.local && sa.phase.name() == phaseEstablished
+}
