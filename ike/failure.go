@@ -63,8 +63,8 @@ func authRefused(sa *SA, n *wire.Notify) *Refusal {
 		return r
 	}
 	r.Code = CodeAuthFailed
-	r.Why = fmt.Sprintf("%v refuses us (AUTHENTICATION_FAILED): it does not know us as %v, is not %v, or has another PSK", sa.path.Remote, c.Local.ID, idText(c))
-	r.Hint = fmt.Sprintf("compare with the peer: %s, %s, %s; its local.id is our remote.id, and the other way round; its log says which", where(c, "local.id", "local"), where(c, "remote.id", "remote"), where(c, "psk.file", "psk"))
+	r.Why = fmt.Sprintf("%v refuses us (AUTHENTICATION_FAILED): it does not know us as %v, is not %v, or %s", sa.path.Remote, c.Local.ID, idText(c), unconvinced(c))
+	r.Hint = fmt.Sprintf("compare with the peer: %s, %s, %s; its local.id is our remote.id, and the other way round; its log says which", where(c, "local.id", "local"), where(c, "remote.id", "remote"), proofAt(c))
 	return r
 }
 
@@ -75,9 +75,35 @@ func authRejected(sa *SA, n *wire.Notify) *Refusal {
 	if n.Kind == wire.NotifyAuthenticationFailed {
 		r.Code = CodeAuthFailed
 		r.Why = fmt.Sprintf("the peer does not accept our proof of %v (AUTHENTICATION_FAILED)", c.Local.ID)
-		r.Hint = fmt.Sprintf("compare with the peer: %s, %s", where(c, "local.id", "local"), where(c, "psk.file", "psk"))
+		if c.Local.Proof.Credential != nil { // a PSK is the same that has just proved the peer
+			r.Why += ": it " + unconvinced(c)
+		}
+		r.Hint = fmt.Sprintf("compare with the peer: %s, %s", where(c, "local.id", "local"), proofAt(c))
 	}
 	return r
+}
+
+// unconvinced is what a peer may have against our proof.
+func unconvinced(c *policy.Connection) string {
+	switch own := c.Local.Proof.Credential; {
+	case own == nil:
+		return "has another PSK"
+	case len(own.Chain) == 0:
+		return fmt.Sprintf("does not have our public key (%v)", own.Key.Public())
+	default:
+		return fmt.Sprintf("does not believe our certificate (%v, issued by %v, until %s)", own.Chain[0].Subject, own.Chain[0].Issuer, own.Chain[0].NotAfter.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+}
+
+// proofAt is where our proof stands in the configuration.
+func proofAt(c *policy.Connection) string {
+	switch own := c.Local.Proof.Credential; {
+	case own == nil:
+		return where(c, "psk.file", "psk")
+	case len(own.Chain) == 0:
+		return where(c, "local.key", "local")
+	}
+	return where(c, "local.cert", "local")
 }
 
 func idText(c *policy.Connection) string {

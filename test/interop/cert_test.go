@@ -196,7 +196,8 @@ var libreProofs = []proofs{
 	{subject: "ECDSA P-256", ours: "P-256", theirs: "P-256", oursShown: "P-256 ECDSA with SHA2_256", theirsShown: "ECDSA with SHA2-"},
 	{subject: "ECDSA P-384", ours: "P-384", theirs: "P-384", oursShown: "P-384 ECDSA with SHA2_384", theirsShown: "ECDSA with SHA2-"},
 	{subject: "certificate, PSK back", ours: "P-256", theirs: "", oursShown: "P-256 ECDSA with SHA2_256", theirsShown: "PSK"},
-	{subject: "PSK, certificate back", ours: "", theirs: "P-256", oursShown: "authby=secret", theirsShown: "ECDSA with SHA2-"},
+	// As an initiator that wants a PSK, Libreswan announces no hash algorithms, so that its own signature is one of before RFC 7427: RSA with SHA-1.
+	{subject: "PSK, certificate back", ours: "", theirs: "RSA 2048", own: "sha1_signatures = \"yes\"\n", oursShown: "authby=secret", theirsShown: "RSA"},
 }
 
 // TestKernelCertificates is the same on the kernel's ESP, and with Libreswan.

@@ -39,6 +39,8 @@ type certFault struct {
 	accept  bool   // it is no fault
 	// theirs makes the peer's proof, and starts what is asked.
 	theirs func(a *authority, s *stage, name string) *rig.Proof
+	// twist changes the tunnel as one end is told it.
+	twist func(a *authority, s *stage, ours, theirs *rig.Tunnel)
 }
 
 var certFaults = []certFault{
@@ -91,7 +93,21 @@ var certFaults = []certFault{
 		p.Sends = nil
 		return p
 	}},
+	{subject: "a PSK where a certificate is wanted", theirs: good, twist: func(_ *authority, _ *stage, _, theirs *rig.Tunnel) { theirs.LocalProof = nil }},
+	{subject: "a certificate where the PSK is wanted", theirs: good, twist: func(_ *authority, _ *stage, ours, _ *rig.Tunnel) { ours.RemoteProof = nil }},
+	{subject: "the peer does not know our CA", theirs: good, twist: func(a *authority, s *stage, _, theirs *rig.Tunnel) {
+		other, err := rig.NewCA("Other Root", "P-256", nil)
+		s.must(err)
+		theirs.RemoteProof = &rig.Proof{Cert: theirs.RemoteProof.Cert, Trust: []*x509.Certificate{other.Cert}}
+	}},
+	{subject: "the peer has another public key of ours", theirs: good, twist: func(a *authority, s *stage, ours, theirs *rig.Tunnel) {
+		ours.LocalProof = &rig.Proof{Key: a.key(s, "P-256", ours.LocalID)}
+		theirs.RemoteProof = &rig.Proof{Key: a.key(s, "P-256", "somebody else")}
+	}},
 }
+
+// good is a certificate with nothing wrong.
+func good(a *authority, s *stage, name string) *rig.Proof { return a.proof(s, a.root, "P-256", name) }
 
 // asked is a certificate of the root that names where to ask about it.
 func (a *authority) asked(s *stage, name, crl, ocsp string) *rig.Proof {
@@ -133,21 +149,22 @@ type ender struct {
 
 func (e ender) Stop() string { return e.stop() }
 
-// fault is a row of a peer that we refuse, with what people read of it, or that we take all the same.
+// fault is a row of a peer that we refuse, or that refuses us, with what people read of it, or that we take all the same.
 func (a *authority) fault(t *testing.T, initiate bool, c certFault) {
 	line{peer: "strongSwan userspace", role: role(initiate), subject: c.subject, path: "IPv4"}.run(t, func(s *stage) string {
 		x := tunnel(s.Topology, rig.GCM, false, false)
+		y := tunnelB(s.Topology, x)
+		ours, theirs := &x, &y
 		if !initiate {
-			x = tunnelB(s.Topology, x)
+			ours, theirs = &y, &x
 		}
-		x.Cygnet = c.keys
-		x.LocalProof = a.proof(s, a.root, "P-256", x.LocalID) // the peer knows no other CA
-		x.RemoteProof = c.theirs(a, s, x.RemoteID)
-		if !initiate {
-			x = x.Mirror()
+		ours.Cygnet = c.keys
+		ours.LocalProof, ours.RemoteProof = a.proof(s, a.root, "P-256", ours.LocalID), c.theirs(a, s, theirs.LocalID) // the peer is told of no other CA
+		theirs.LocalProof, theirs.RemoteProof = ours.RemoteProof, ours.LocalProof
+		if c.twist != nil {
+			c.twist(a, s, ours, theirs)
 		}
-		own, _, other := s.two("strongSwan", x, initiate, rig.CygnetOptions{Dataplane: "userspace"})
-		swan := other.Renewer.(*rig.Swan)
+		own, swan := s.versus(x, y, initiate, rig.CygnetOptions{Dataplane: "userspace"})
 		text, up := "", false
 		if initiate {
 			out, code := own.Ikectl("up", "s2s", "--timeout", "20s")
@@ -159,7 +176,7 @@ func (a *authority) fault(t *testing.T, initiate bool, c certFault) {
 		if c.accept {
 			s.must(rig.Ping(s.A.Host, s.B.Host4))
 		} else {
-			s.want(rig.Until(patience, func() bool { return len(swan.Said("AUTH_FAILED")) > 0 }), "strongSwan does not hear AUTHENTICATION_FAILED")
+			s.want(rig.Until(patience, func() bool { return len(swan.Said("AUTH_FAILED")) > 0 }), "no AUTHENTICATION_FAILED in strongSwan's log")
 		}
 		text += "log\n" + complaints(own.Log.String())
 		if !c.accept {
