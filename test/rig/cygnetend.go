@@ -125,7 +125,7 @@ func (c *CygnetEnd) SA() (SA, error) {
 				if err != nil {
 					return sa, err
 				}
-				if k.SPIIn != sa.SPIIn || k.SPIOut != sa.SPIOut || k.Local != sa.Local || k.Remote != sa.Remote {
+				if k.SPIIn != sa.SPIIn || k.SPIOut != sa.SPIOut || !among(sa.Local, k.Local) || !among(sa.Remote, k.Remote) {
 					return sa, fmt.Errorf("cygnet says %08x/%08x %s %s, its kernel %08x/%08x %s %s",
 						sa.SPIIn, sa.SPIOut, sa.Local, sa.Remote, k.SPIIn, k.SPIOut, k.Local, k.Remote)
 				}

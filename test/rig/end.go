@@ -140,6 +140,9 @@ func XfrmSAs(ns NS, local netip.Addr) (SA, error) {
 	return sa, nil
 }
 
+// among: a policy has one of the selectors that a child has.
+func among(selectors, one string) bool { return slices.Contains(strings.Fields(selectors), one) }
+
 func redactKeys(s string) string {
 	return regexp.MustCompile(`0x[0-9a-f]{32,}`).ReplaceAllString(s, "[key]")
 }

@@ -182,7 +182,7 @@ func (s *Swan) SA() (SA, error) {
 	if err != nil {
 		return sa, err
 	}
-	if k.SPIIn != sa.SPIIn || k.SPIOut != sa.SPIOut || k.Suite != sa.Suite || k.Local != sa.Local || k.Remote != sa.Remote {
+	if k.SPIIn != sa.SPIIn || k.SPIOut != sa.SPIOut || k.Suite != sa.Suite || !among(sa.Local, k.Local) || !among(sa.Remote, k.Remote) {
 		return sa, fmt.Errorf("strongSwan says %08x/%08x %s %s %s, its kernel %08x/%08x %s %s %s",
 			sa.SPIIn, sa.SPIOut, sa.Suite, sa.Local, sa.Remote, k.SPIIn, k.SPIOut, k.Suite, k.Local, k.Remote)
 	}
