@@ -136,6 +136,17 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
+// against is what an initiator that was refused reads of its own proof.
+func against(configuration string) []string {
+	switch {
+	case !strings.Contains(configuration, "key = {"):
+		return []string{"or has another PSK", "psk.file"}
+	case !strings.Contains(configuration, `cert = "gw-`):
+		return []string{"or does not have our public key (Ed25519 key ", "conn.d/test.toml:2: local.key"}
+	}
+	return []string{"or does not believe our certificate (CN=gw-", ",O=Example, issued by CN=Test CA,O=Example, until 2026-", "conn.d/test.toml:2: local.cert"}
+}
+
 // TestCertificateRefusals: the peer hears AUTHENTICATION_FAILED and nothing else; the operator on either side reads why.
 func TestCertificateRefusals(t *testing.T) {
 	good := func(gw, name, key string) string { return certified(gw, byCert(name, key), byCA, "", false) }
@@ -164,7 +175,7 @@ func TestCertificateRefusals(t *testing.T) {
 			if len(answers) != 1 || len(answers[0]) != 1 || !notified(answers[0], wire.NotifyAuthenticationFailed) {
 				t.Errorf("answers %v", answers)
 			}
-			n.a.wants(CodeAuthFailed, "198.51.100.7:4500 refuses us (AUTHENTICATION_FAILED)")
+			n.a.wants(CodeAuthFailed, append(against(c.a), "198.51.100.7:4500 refuses us (AUTHENTICATION_FAILED)")...)
 			code := CodeAuthFailed
 			if strings.Contains(c.name, "identity") {
 				code = CodeBadIdentity
