@@ -163,7 +163,7 @@ type ConnStatus struct {
 	// Children that are wanted and not up, or have an error.
 	Children []ChildTrouble
 	Asked    Note // the last request of the peer for a child that was refused, unless all are up since
-	Refused  Note // the last caller who wanted to be the peer
+	Refused  Note // the last caller who wanted to be the peer; the peer itself, when it was turned away and Up has not come since
 }
 
 // Status of all connections, in order of their names.
@@ -171,7 +171,7 @@ func (d *Directory) Status() []ConnStatus {
 	list := make([]ConnStatus, 0, len(d.conns))
 	for _, c := range d.conns {
 		s := ConnStatus{Name: c.Name, Wanted: c.wanted().String(), Closed: c.operator == wantDown, Tries: c.tries, LastErr: c.trouble.err,
-			Last: c.trouble.last, Children: c.childTroubles(), Asked: c.trouble.asked, Refused: c.trouble.refused}
+			Last: c.trouble.last, Children: c.childTroubles(), Asked: c.trouble.asked, Refused: c.trouble.caller()}
 		if c.startsAtNextTry() {
 			s.NextTry = c.nextTry
 		}

@@ -11,6 +11,7 @@ type trouble struct {
 	children map[string]Note // why a child did not come up, or was not rekeyed
 	asked    Note            // why the last request of the peer for a child was refused
 	refused  Note            // the last caller who wanted to be the peer and was refused: who, and why
+	turned   Note            // the peer was turned away, since the operator took the connection down
 }
 
 // Note is what went wrong once.
@@ -76,6 +77,14 @@ func (c *connection) childIsWell(name string) {
 		}
 	}
 	c.trouble.asked = Note{}
+}
+
+// caller is the last who was refused, for whichever reason.
+func (tr *trouble) caller() Note {
+	if tr.turned.At > tr.refused.At {
+		return tr.turned
+	}
+	return tr.refused
 }
 
 func (t turn) callerRefused(ev CallerRefused) {

@@ -123,3 +123,20 @@ func TestChildAdded(t *testing.T) {
 	s.claimed(1, true, false, "1: raise voice")
 	s.do(Claimed{2, ike.Claim{Connection: "b", Config: with(policy.StartBoot), Peer: id("gw-b.example")}}, "2: 3 children")
 }
+
+// TestTurnedAwayUntilUp: that the peer was turned away is told until the operator lets it in; what else callers were refused for is not his doing, and stays.
+func TestTurnedAwayUntilUp(t *testing.T) {
+	s := newStory(t, site("b", policy.StartManual))
+	stranger := Note{s.now, "198.51.100.7:500 does not prove gw-b.example"}
+	s.do(CallerRefused{"b", stranger.Text})
+	s.do(Down{Connection: "b"})
+	s.now = s.now.Add(time.Second)
+	s.claimed(1, false, false, "report turned-away", "1: lower")
+	if st := s.only(); st.Refused != (Note{s.now, "gw-b.example asks for it, but it was taken down here; to let it in: ikectl up b"}) {
+		t.Errorf("%+v", st.Refused)
+	}
+	s.do(Up{Connection: "b", Children: []string{"lan"}}, "start b lan not alone")
+	if st := s.only(); st.Refused != stranger {
+		t.Errorf("after up: %+v", st.Refused)
+	}
+}

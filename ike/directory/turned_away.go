@@ -15,7 +15,7 @@ const takenDown = "it was taken down here"
 func (t turn) turnAway(a *sa) {
 	if !a.initiated {
 		hint := "to let it in: ikectl up " + a.conn.Name
-		a.conn.trouble.refused = Note{t.now, fmt.Sprintf("%v asks for it, but %s; %s", a.peer, takenDown, hint)}
+		a.conn.trouble.turned = Note{t.now, fmt.Sprintf("%v asks for it, but %s; %s", a.peer, takenDown, hint)}
 		t.report(ike.Report{Connection: a.conn.Name, Code: CodeTurnedAway, Text: fmt.Sprintf("%v asks for it and is refused: %s", a.peer, takenDown), Hint: hint})
 	}
 	t.lower(a, ike.Lower{Why: takenDown})

@@ -38,6 +38,7 @@ func (t turn) up(ev Up) {
 			return
 		}
 	}
+	c.trouble.turned = Note{} // from now on it is let in
 	if !c.canStart() {
 		c.letIn(ev.Children)
 		t.report(ike.Report{Connection: c.Name, Code: CodeNoAddress, Text: "the peer must start: its address is not configured",
