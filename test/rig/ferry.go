@@ -28,6 +28,7 @@ type Ferry struct {
 	held     [][]byte // whole packets, oldest first
 	log      []Message
 	ticks    int
+	esp      map[netip.Addr]int // packets of each sender
 	failed   error
 	quit     chan struct{}
 	finished chan struct{}
@@ -38,6 +39,7 @@ type Message struct {
 	Src        netip.Addr
 	Header     wire.Header
 	Came, Left int // when, counting all that came and left; Left is 0 while it is held
+	ESP        int // packets of ESP that its sender's peer had sent before it came
 }
 
 // Request reports whether the message is a request.
@@ -70,7 +72,7 @@ const ferryRules = `table ip ferry {
 
 // Ferry puts a Ferry into the WAN, to be called before there is IKE. It passes everything on until Hold.
 func (t *Topology) Ferry() (*Ferry, error) {
-	f := &Ferry{wan: t.WAN, in: -1, out: -1, quit: make(chan struct{}), finished: make(chan struct{})}
+	f := &Ferry{wan: t.WAN, in: -1, out: -1, esp: map[netip.Addr]int{}, quit: make(chan struct{}), finished: make(chan struct{})}
 	err := t.WAN.Do(func() (err error) {
 		if f.in, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_IP))); err != nil {
 			return fmt.Errorf("ferry: %w", err)
@@ -131,18 +133,24 @@ func (f *Ferry) read() {
 // take keeps a copy of an IKE message, and passes it on unless it is to be held.
 func (f *Ferry) take(packet []byte) {
 	p, ok := parse(packet)
-	if !ok || !p.Src.Is4() || !p.IKE() || p.Keepalive() {
+	if !ok || !p.Src.Is4() {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if p.ESP() {
+		f.esp[p.Src]++
+	}
+	if !p.IKE() || p.Keepalive() {
+		return
+	}
 	h, err := ikeHeader(p, packet)
 	if err != nil {
 		f.failed = errors.Join(f.failed, fmt.Errorf("ferry: %s: %w", p, err))
 		return
 	}
 	f.ticks++
-	f.log = append(f.log, Message{Src: p.Src, Header: h, Came: f.ticks})
+	f.log = append(f.log, Message{Src: p.Src, Header: h, Came: f.ticks, ESP: f.esp[p.Dst]})
 	f.held = append(f.held, slices.Clone(packet))
 	if !f.holding {
 		f.pass()
@@ -226,8 +234,9 @@ type Spoken struct {
 }
 
 // Cross calls begin, which has both sides begin an exchange and does not wait for its end, and holds all IKE until the first request of each is under way: neither side
-// has then seen the other's. It returns both requests, and has let them go.
-func (f *Ferry) Cross(x, y Spoken, within time.Duration, begin func()) (a, b Message, err error) {
+// has then seen the other's. With answers it holds both answers too, until both are under way: neither side has then to take one while it is still at work on the other's
+// request. It returns both requests, and has let all go.
+func (f *Ferry) Cross(x, y Spoken, answers bool, within time.Duration, begin func()) (a, b Message, err error) {
 	f.Hold()
 	defer f.Release()
 	since := len(f.Log())
@@ -241,7 +250,41 @@ func (f *Ferry) Cross(x, y Spoken, within time.Duration, begin func()) (a, b Mes
 		return a, b, fmt.Errorf("no crossing within %s: %d %s from %s, %d %s from %s; held: %s",
 			within, len(fromX), x.Exchange, x.Src, len(fromY), y.Exchange, y.Src, f.Log()[since:])
 	}
-	return fromX[0], fromY[0], nil
+	a, b = fromX[0], fromY[0]
+	if !answers {
+		return a, b, nil
+	}
+	f.passHeld()
+	if !Until(within, func() bool { return f.answered(a) && f.answered(b) }) {
+		err = fmt.Errorf("no answers within %s to %s and %s: %s", within, a, b, f.Log()[since:])
+	}
+	return a, b, err
+}
+
+// passHeld passes on what is held, and holds what follows.
+func (f *Ferry) passHeld() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pass()
+}
+
+// Unheard is how much ESP a side was sent between a request of its own and the next request that it began: until then nobody can know that it has had the answer.
+func (f *Ferry) Unheard(request Message) int {
+	log := f.Log()
+	for i, m := range log {
+		if m.Came > request.Came && len(Begun(log[:i+1], i, request.Src, m.Header.Exchange)) > 0 {
+			return m.ESP - request.ESP
+		}
+	}
+	return 0
+}
+
+// answered reports whether there has been a response to a request.
+func (f *Ferry) answered(request Message) bool {
+	return slices.ContainsFunc(f.Log(), func(m Message) bool {
+		x, y := m.Header, request.Header
+		return !m.Request() && m.Src != request.Src && x.MessageID == y.MessageID && x.SPIi == y.SPIi && x.SPIr == y.SPIr
+	})
 }
 
 // Crossed reports whether each of two messages came before the other had left.

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"fmt"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,13 +48,13 @@ func (s *Swan) Pairs() int {
 
 // Rekey implements Renewer.
 func (l *Libreswan) Rekey() error {
-	_, err := l.ipsec("whack", "--rekey-child", "--name", "s2s")
+	_, err := l.ipsec("whack", "--asynchronous", "--rekey-child", "--name", "s2s")
 	return err
 }
 
 // RekeyIKE implements Renewer.
 func (l *Libreswan) RekeyIKE() error {
-	_, err := l.ipsec("whack", "--rekey-ike", "--name", "s2s")
+	_, err := l.ipsec("whack", "--asynchronous", "--rekey-ike", "--name", "s2s")
 	return err
 }
 
@@ -71,7 +72,7 @@ func (l *Libreswan) Shown() (s Shown, err error) {
 
 // KernelSPIs lists those of the ESP SAs in a namespace's kernel, as Shown has them.
 func KernelSPIs(ns NS) (list []string, err error) {
-	out, err := ns.Output("ip", "xfrm", "state")
+	out, err := output(exec.Command("ip", "-n", string(ns), "xfrm", "state"))
 	for _, m := range regexp.MustCompile(`proto esp spi 0x([0-9a-f]+)`).FindAllStringSubmatch(out, -1) {
 		list = append(list, m[1])
 	}

@@ -112,13 +112,13 @@ func (s *Swan) Shown() (v Shown, err error) {
 
 // DeleteChild implements Told.
 func (l *Libreswan) DeleteChild() error {
-	_, err := l.ipsec("whack", "--down-child", "--name", "s2s")
+	_, err := l.ipsec("whack", "--asynchronous", "--down-child", "--name", "s2s")
 	return err
 }
 
 // DeleteIKE implements Told.
 func (l *Libreswan) DeleteIKE() error {
-	_, err := l.ipsec("whack", "--down-ike", "--name", "s2s")
+	_, err := l.ipsec("whack", "--asynchronous", "--down-ike", "--name", "s2s")
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 )
 
 // Options of a topology.
@@ -162,12 +163,12 @@ func lastOctet(a netip.Addr, o byte) netip.Addr {
 	return r
 }
 
-// KernelESP really adds an ESP SA in a namespace of its own and returns why that failed, or nil.
-func KernelESP() error {
+// KernelESP really adds an ESP SA in a namespace of its own, once, and returns why that failed, or nil.
+var KernelESP = sync.OnceValue(func() error {
 	ns := fmt.Sprintf("cyg-probe-%d", os.Getpid())
 	if err := ip("netns add " + ns); err != nil {
 		return err
 	}
 	defer ip("netns del " + ns)
 	return ip("-n " + ns + " xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x1000 mode tunnel aead rfc4106(gcm(aes)) 0x" + strings.Repeat("11", 36) + " 128")
-}
+})
