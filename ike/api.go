@@ -264,6 +264,7 @@ type Status struct {
 	NAT                 string // who surely is: "none", "local", "remote", "both"; "unknown": the peer is, or only asks for ESP in UDP
 	Fragmentation       string // RFC 7383: "none": not agreed; "agreed", "used"
 	FragmentSize        int    // octets of the largest IP datagram that this side makes of an IKE message; 0: any
+	MOBIKE              bool   // agreed
 	Since               Time
 	LastHeard           Time // fresh authentic message of the peer, or packet on a child; zero: never
 	Sent, Tries         int  // how often the request that waits for an answer was sent, and how often it is at most; zero: none waits

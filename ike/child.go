@@ -35,6 +35,7 @@ type child struct {
 	path          Path // that its SAs have
 	placed        Path // that the data plane has confirmed
 	encap         bool
+	peer          string           // who is at the other end
 	keys          *suite.ChildKeys // until both SAs are installed; I2R is from the initiator of its exchange
 	initiated     bool             // we are that initiator
 	in, out       install

@@ -47,10 +47,10 @@ func (c *child) claims() []xfrm.Claim {
 	}
 	var list []xfrm.Claim
 	for _, s := range policy.Selectors(c.local, c.remote) {
-		list = append(list, xfrm.Claim{Slot: xfrm.Slot{Direction: xfrm.Out, Selector: s}, Template: out, Rank: rank})
+		list = append(list, xfrm.Claim{Slot: xfrm.Slot{Direction: xfrm.Out, Selector: s}, Template: out, Rank: rank, Peer: c.peer})
 	}
 	for _, s := range policy.Selectors(c.remote, c.local) {
-		list = append(list, xfrm.Claim{Slot: xfrm.Slot{Direction: xfrm.In, Selector: s}, Template: in, Rank: xfrm.RankChild})
+		list = append(list, xfrm.Claim{Slot: xfrm.Slot{Direction: xfrm.In, Selector: s}, Template: in, Rank: xfrm.RankChild, Peer: c.peer})
 	}
 	return list
 }
@@ -78,7 +78,7 @@ func (sa *SA) sadb(b xfrm.Batch, then func(SADBDone)) {
 // install adds the SAs of a new child, inbound first; then is told how it went. A rekeyed child gets its outbound SA and its claims later.
 // On an error nothing is installed, since a batch is all or nothing, and the child is forgotten.
 func (sa *SA) install(c *child, then func(error)) {
-	c.path, c.placed, c.encap = sa.path, sa.path, sa.nat.encap()
+	c.path, c.placed, c.encap, c.peer = sa.path, sa.path, sa.nat.encap(), peerName(sa.peer)
 	if c.replaces == nil && !c.initiated {
 		c.behind = sa.now.Add(behindLimit)
 	}

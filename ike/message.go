@@ -166,7 +166,7 @@ func (sa *SA) check(p Packet, h wire.Header, c content) (*message, *Refusal) {
 // heard notes a fresh authentic message: the peer lives, and is where the message came from (RFC 7296 sections 2.4, 2.23).
 func (sa *SA) heard(from Path) {
 	sa.lastHeard = sa.now
-	sa.mobility.tried, sa.mobility.patience, sa.mobility.renewed = nil, 0, false
+	sa.mobility.tried, sa.mobility.renewed = nil, false
 	sa.follow(from)
 }
 

@@ -32,13 +32,13 @@ type mobility struct {
 	begun  bool         // we initiated the first IKE SA: we choose the path (section 1.3)
 	peer   []netip.Addr // the peer's addresses, as it told them
 	told   []netip.Addr // ours, as the peer was told
+	unsure bool         // whether it was
 	proven []netip.Addr // where the peer has shown that it receives (section 3.7), newest last
 	seen   []byte       // NAT_DETECTION_DESTINATION_IP of the peer's last answer: how it sees us; of these SPIs
 	taken  bool         // an UPDATE_SA_ADDRESSES came on this IKE SA
 
 	moving   Time         // the path changed then, and the peer has not confirmed it; 0: it has
 	tried    []netip.Addr // the peer's addresses from which no answer comes, since the last one came
-	patience int          // sendings of the present request after which the next address is tried
 	stranded Time         // no address of this host leads to the peer since then; 0: one does
 	seeking  Token        // the look-up that counts
 	renewed  bool         // an IKE SA beside this one was asked for, and the peer was not heard since

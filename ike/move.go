@@ -70,7 +70,9 @@ func (sa *SA) candidates(dead bool) (list []netip.Addr) {
 	if !m.agreed || !m.begun {
 		return []netip.Addr{now}
 	}
-	if dead && !slices.Contains(m.tried, now) {
+	if !dead {
+		m.tried = nil
+	} else if !slices.Contains(m.tried, now) {
 		m.tried = append(m.tried, now)
 	}
 	add := func(a netip.Addr) {
@@ -116,6 +118,7 @@ func (sa *SA) found(d ResolveDone, why string) {
 		sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("%s: from now on at %v", why, to.Local.Addr())})
 		sa.carry()
 		sa.redirect()
+		m.unsure = true
 		sa.announce()
 	default:
 		sa.move(to, why)
@@ -151,7 +154,6 @@ func (sa *SA) move(to Path, why string) {
 		sa.carry()
 	}
 	sa.redirect()
-	m.patience = sa.requests.sent + hopelessAfter - 1
 	sa.update()
 }
 
@@ -172,9 +174,10 @@ func (sa *SA) redirect() {
 	r := &sa.requests
 	if x, ok := r.current.(interface{ spread() }); ok {
 		x.spread()
+		sa.mobility.unsure = sa.mobility.unsure || r.waiting() // section 3.6: a list that comes from several addresses is told anew
 	}
 	if r.waiting() {
-		r.restart(sa.now)
+		r.afresh(sa.now)
 		sa.transmit(sa.path, r.message)
 	}
 }
@@ -217,7 +220,6 @@ type updateExchange struct {
 
 func (*updateExchange) name() string { return "INFORMATIONAL (UPDATE_SA_ADDRESSES)" }
 func (x *updateExchange) spread()    { x.scattered = true }
-
 func (x *updateExchange) start(sa *SA) {
 	m := &sa.mobility
 	x.path = sa.path
@@ -227,9 +229,8 @@ func (x *updateExchange) start(sa *SA) {
 		x.cookie = sa.draw(cookie2Len)
 		ps = append(ps, wire.NewNotify(wire.NotifyCookie2, x.cookie))
 	}
-	if list := sa.furtherAddresses(); !slices.Equal(list, m.told) {
-		m.told = list
-		ps = append(ps, addressNotifies(list)...)
+	if sa.untold() {
+		ps = append(ps, sa.tell()...)
 	}
 	dequeue[*announceExchange](sa)
 	sa.request(wire.Informational, sa.schedule(), ps...)
@@ -245,7 +246,6 @@ func (x *updateExchange) onResponse(sa *SA, m *message) {
 	switch {
 	case sa.phase.name() != phaseEstablished:
 	case x.scattered: // another is on its way, or waits
-		sa.told(nil)
 	case n != nil && n.Kind == wire.NotifyUnexpectedNATDetected && x.unexpected < maxUnexpected:
 		sa.first(&updateExchange{unexpected: x.unexpected + 1})
 	case n != nil:
@@ -253,13 +253,6 @@ func (x *updateExchange) onResponse(sa *SA, m *message) {
 		sa.renew(fmt.Sprintf("the peer does not accept the path from %v to %v (%v)", x.path.Local.Addr(), x.path.Remote.Addr(), n.Kind))
 	default:
 		sa.arrived(m)
-	}
-}
-
-// told: what the peer knows of our addresses is not certain.
-func (sa *SA) told(list []netip.Addr) {
-	if sa.mobility.told = list; list == nil {
-		sa.announce()
 	}
 }
 
@@ -365,28 +358,35 @@ func (x *routeCheck) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
 
 // announce tells the peer our further addresses, if it does not know them (section 3.6).
 func (sa *SA) announce() {
-	if sa.mobility.agreed && sa.phase.name() == phaseEstablished && !slices.Equal(sa.furtherAddresses(), sa.mobility.told) {
+	if sa.mobility.agreed && sa.phase.name() == phaseEstablished && sa.untold() {
 		dequeue[*announceExchange](sa)
 		sa.enqueue(&announceExchange{})
 	}
 }
 
-// announceExchange brings the whole list of our addresses.
-type announceExchange struct{ scattered bool }
-
-func (*announceExchange) name() string { return "INFORMATIONAL (addresses)" }
-func (x *announceExchange) spread()    { x.scattered = true }
-func (x *announceExchange) start(sa *SA) {
-	sa.mobility.told = sa.furtherAddresses()
-	sa.request(wire.Informational, sa.schedule(), addressNotifies(sa.mobility.told)...)
+// untold reports whether the peer may not know our further addresses.
+func (sa *SA) untold() bool {
+	return sa.mobility.unsure || !slices.Equal(sa.furtherAddresses(), sa.mobility.told)
 }
 
-// onResponse: a request that came from several addresses has to be made anew (section 3.6).
+// tell is their whole list, for a request that is sent now.
+func (sa *SA) tell() []wire.Payload {
+	sa.mobility.told, sa.mobility.unsure = sa.furtherAddresses(), false
+	return addressNotifies(sa.mobility.told)
+}
+
+// announceExchange brings the whole list of our addresses.
+type announceExchange struct{}
+
+func (*announceExchange) name() string { return "INFORMATIONAL (addresses)" }
+func (*announceExchange) spread()      {}
+func (x *announceExchange) start(sa *SA) {
+	sa.request(wire.Informational, sa.schedule(), sa.tell()...)
+}
+
 func (x *announceExchange) onResponse(sa *SA, _ *message) {
 	sa.done(x)
-	if x.scattered && sa.phase.name() == phaseEstablished {
-		sa.enqueue(&announceExchange{})
-	}
+	sa.announce()
 }
 
 func (x *announceExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
@@ -394,8 +394,7 @@ func (x *announceExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
 // hopeless: requests stay unanswered, so the peer's other addresses are tried.
 func (sa *SA) hopeless() {
 	m := &sa.mobility
-	if m.agreed && m.begun && sa.requests.sent >= max(hopelessAfter, m.patience) && sa.phase.name() == phaseEstablished && m.stranded == 0 {
-		m.patience = sa.requests.sent + hopelessAfter - 1
+	if m.agreed && m.begun && sa.requests.sent >= hopelessAfter && sa.phase.name() == phaseEstablished && m.stranded == 0 {
 		sa.seek("no answer from "+sa.path.Remote.Addr().String(), true)
 	}
 }

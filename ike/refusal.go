@@ -7,6 +7,7 @@ import (
 
 	"cygnet/ike/wire"
 	"cygnet/policy"
+	"cygnet/xfrm"
 )
 
 // Refusal is a failure of an exchange. It is made once, where the fault is found; the machine alone decides what the peer hears, what
@@ -64,6 +65,9 @@ func mismatch(stage string, code Code, m *policy.Mismatch) *Refusal {
 
 // errInstall is the text of a data plane's refusal.
 func errInstall(stage string, err error) *Refusal {
+	if taken := (*xfrm.TakenError)(nil); errors.As(err, &taken) {
+		return &Refusal{Notify: wire.NotifyTSUnacceptable, Stage: stage, Code: CodeNoSelectors, Why: taken.Error(), Hint: "give each peer addresses of its own"}
+	}
 	return &Refusal{
 		Notify: wire.NotifyTemporaryFailure, Stage: stage, Code: CodeDataplane,
 		Why: fmt.Sprintf("the data plane refused: %v", err),

@@ -11,6 +11,7 @@ func (sa *SA) Status() Status {
 		Phase: string(sa.phase.name()), Initiated: sa.initiator, SPIi: i, SPIr: r, Path: sa.path,
 		NATLocal: sa.nat.local, NATRemote: sa.nat.remote, NAT: sa.natWord(), Since: sa.since, LastHeard: sa.lastHeard,
 	}
+	s.MOBIKE = sa.mobility.agreed
 	s.Fragmentation, s.FragmentSize = sa.fragmentStatus()
 	if sa.finished {
 		s.Phase = string(phaseFinished)

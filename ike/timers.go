@@ -83,9 +83,13 @@ func (sa *SA) wakeRequest() {
 	if !sa.due(r.due, r.waiting()) {
 		return
 	}
-	if sa.woke == sa.now || sa.waitsForAddress() { // its answer has not been waited for, or it has not left
-		r.restart(sa.now)
+	if sa.woke == sa.now { // its answer has not been waited for
+		r.afresh(sa.now)
 		sa.transmit(sa.path, r.message)
+		return
+	}
+	if sa.waitsForAddress() {
+		r.afresh(sa.now)
 		return
 	}
 	if sa.probeSmaller() || r.repeat(sa.now) {

@@ -81,6 +81,12 @@ func (r *requests) restart(now Time) {
 	r.due = now.Add(r.interval)
 }
 
+// afresh: the request goes another way from now on, or its answer has not been waited for: it is sent as often as a new one.
+func (r *requests) afresh(now Time) {
+	r.sent, r.interval = 1, r.plan.first
+	r.due = now.Add(r.interval)
+}
+
 // forget: no request is on the wire any more.
 func (r *requests) forget() {
 	r.message.wipe()

@@ -153,6 +153,16 @@ func (e *OpError) Unwrap() error { return e.Err }
 // ErrExists is wrapped by the OpError of an AddSA whose SAID is taken.
 var ErrExists = errString("SA exists already")
 
+// TakenError refuses a claim on a slot that a Child SA of another peer has.
+type TakenError struct {
+	Slot Slot
+	Peer string
+}
+
+func (e *TakenError) Error() string {
+	return fmt.Sprintf("traffic %v -> %v belongs to %s, which is connected: two peers cannot have one inner address", e.Slot.Selector.Src, e.Slot.Selector.Dst, e.Peer)
+}
+
 // HeldError is the ErrExists of an SAID that is booked here for another owner: nothing of the batch was applied.
 type HeldError struct{ Owner Owner }
 
@@ -263,6 +273,9 @@ type Claim struct {
 	Action   PolicyAction
 	Template Template // ReqID is set by the ledger from the batch's lineage
 	Rank     Rank
+	// Peer names the authenticated peer for whom a Child SA claims: while one holds a slot no other gets it. Two clients with one inner address are
+	// not mixed (RFC 3948 section 5.1), and nobody takes another's address away. Empty: no such claim.
+	Peer string
 }
 
 // Rank orders the claims on one slot.

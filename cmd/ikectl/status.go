@@ -193,6 +193,9 @@ func (c *command) printIKE(sa *control.IKESA) {
 	if sa.Fragmentation == "used" || c.verbose && sa.Fragmentation != "" {
 		c.row("  fragment", fragmentWords(sa))
 	}
+	if c.verbose && sa.MOBIKE {
+		c.row("  MOBIKE", "agreed: the tunnel goes along when an address changes")
+	}
 	if sa.Sent > 0 {
 		c.row("  waits", waits(sa))
 	}

@@ -102,6 +102,7 @@ type IKESA struct {
 	// IP datagram in octets that cygnet makes of a message.
 	Fragmentation string  `json:"fragmentation,omitempty"`
 	FragmentSize  int     `json:"fragment_size,omitempty"`
+	MOBIKE        bool    `json:"mobike,omitempty"` // RFC 4555: the tunnel goes along when an address changes
 	Seconds       int64   `json:"seconds"`
 	Sent          int     `json:"sent,omitempty"`      // a request waits for its answer and was sent so often
 	Tries         int     `json:"tries,omitempty"`     // so often it is sent at most

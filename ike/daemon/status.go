@@ -237,7 +237,7 @@ func ikeStatus(m ike.Status, usage map[xfrm.SAID]xfrm.Usage) control.IKESA {
 	sa := control.IKESA{
 		SPIi: spiText(m.SPIi), SPIr: spiText(m.SPIr), Phase: m.Phase, Initiator: m.Initiated,
 		Local: m.Path.Local.String(), Remote: m.Path.Remote.String(), LocalID: m.LocalID, RemoteID: m.RemoteID, Proof: m.Proof,
-		Suite: m.Suite, NAT: m.NAT, Fragmentation: m.Fragmentation, FragmentSize: m.FragmentSize, Seconds: seconds(t, m.Since),
+		Suite: m.Suite, NAT: m.NAT, Fragmentation: m.Fragmentation, FragmentSize: m.FragmentSize, MOBIKE: m.MOBIKE, Seconds: seconds(t, m.Since),
 		Sent: m.Sent, Tries: m.Tries, RekeyIn: secondsTo(t, m.RekeyAt), ReauthIn: secondsTo(t, m.ReauthAt),
 	}
 	for _, c := range m.Children {

@@ -153,6 +153,9 @@ func (l *Ledger) check(owner xfrm.Owner, b xfrm.Batch) (uint32, error) {
 			return 0, err
 		}
 	}
+	if err := l.checkPeers(b); err != nil {
+		return 0, err
+	}
 	needs := len(b.Add) > 0
 	for _, c := range b.Claims {
 		needs = needs || c.Action == xfrm.Protect
@@ -164,6 +167,22 @@ func (l *Ledger) check(owner xfrm.Owner, b xfrm.Batch) (uint32, error) {
 		return 0, fmt.Errorf("batch of %q adds SAs or protecting claims without a lineage: there is no reqid for them", owner)
 	}
 	return l.reqids.number(b.Lineage, l.next())
+}
+
+// checkPeers: what a Child SA of one peer claims no other peer gets.
+func (l *Ledger) checkPeers(b xfrm.Batch) error {
+	for _, c := range b.Claims {
+		sl := l.slots[canonical(c.Slot)]
+		if c.Peer == "" || sl == nil {
+			continue
+		}
+		for _, held := range sl.claims {
+			if held.Peer != "" && held.Peer != c.Peer {
+				return &xfrm.OpError{Op: xfrm.PutPolicy{Policy: xfrm.Policy{Slot: c.Slot}}, Err: &xfrm.TakenError{Slot: c.Slot, Peer: held.Peer}}
+			}
+		}
+	}
+	return nil
 }
 
 // checkUpdate: left holds the names that earlier moves of the batch gave up.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"testing"
 
 	"cygnet/xfrm"
@@ -51,4 +52,29 @@ func TestReasons(t *testing.T) {
 	if _, err := l.Plan("x", xfrm.Batch{}); err == nil || err.Error() != "the previous plan was neither committed nor rolled back" {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestTrap_3948_5_OneInnerAddress: while a Child SA of one peer has a slot no other peer gets it, whatever their IKE SAs; the same peer does, and so does
+// another when the first is gone.
+func TestTrap_3948_5_OneInnerAddress(t *testing.T) {
+	l := New()
+	claims := func(peer string, spi uint32) xfrm.Batch {
+		c := protect(lan, xfrm.RankChild, spi)
+		c.Peer = peer
+		return xfrm.Batch{Lineage: "b/lan/" + peer, Add: []xfrm.SA{addOut(spi)}, Claims: []xfrm.Claim{c}}
+	}
+	book(t, l, "conn:b", xfrm.Batch{Lineage: "b/lan", Claims: []xfrm.Claim{protect(lan, xfrm.RankTrap, 0)}})
+	book(t, l, "ike:1", claims("first", 1))
+	_, err := l.Plan("ike:2", claims("second", 2))
+	var taken *xfrm.TakenError
+	if !errors.As(err, &taken) || taken.Peer != "first" {
+		t.Fatalf("a second peer: %v", err)
+	}
+	book(t, l, "ike:3", claims("first", 3))
+	l.Finish("ike:1")
+	if _, err := l.Plan("ike:2", claims("second", 2)); !errors.As(err, &taken) {
+		t.Fatalf("the first peer has another IKE SA: %v", err)
+	}
+	l.Finish("ike:3")
+	book(t, l, "ike:2", claims("second", 2))
 }
