@@ -14,14 +14,14 @@ import (
 	"cygnet/test/rig"
 )
 
-// authority is the root and the CA below it that issue what the rows need.
+// authority is the root and the CAs below it that issue what the rows need. Each end knows the root, and of the two others its own alone: the other must be sent.
 type authority struct {
-	root, sub *rig.CA
-	mu        sync.Mutex
-	keys      map[string]crypto.Signer
+	root, sub, peers *rig.CA
+	mu               sync.Mutex
+	keys             map[string]crypto.Signer
 }
 
-// newAuthority makes a root with an RSA key and a CA below it with an ECDSA key.
+// newAuthority makes a root with an RSA key and two CAs below it with ECDSA keys.
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	root, err := rig.NewCA("Root", "RSA 2048", nil)
@@ -32,7 +32,11 @@ func newAuthority(t *testing.T) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &authority{root: root, sub: sub, keys: map[string]crypto.Signer{}}
+	peers, err := rig.NewCA("Sub of peers", "P-384", root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{root: root, sub: sub, peers: peers, keys: map[string]crypto.Signer{}}
 }
 
 // key is the key of an owner, made once: RSA keys take their time.
@@ -96,18 +100,18 @@ var swanProofs = []proofs{
 
 // equip gives the tunnel, as cygnet sees it, the proofs of a row.
 func (a *authority) equip(s *stage, x rig.Tunnel, c proofs) rig.Tunnel {
-	make := func(kind rig.KeyKind, name string) *rig.Proof {
+	make := func(ca *rig.CA, kind rig.KeyKind, name string) *rig.Proof {
 		switch {
 		case kind == "":
 			return nil
 		case c.raw:
 			return &rig.Proof{Key: a.key(s, kind, name)}
 		}
-		p := a.proof(s, a.sub, kind, name)
+		p := a.proof(s, ca, kind, name)
 		p.PKCS1 = c.pkcs1
 		return p
 	}
-	x.LocalProof, x.RemoteProof = make(c.ours, x.LocalID), make(c.theirs, x.RemoteID)
+	x.LocalProof, x.RemoteProof = make(a.sub, c.ours, x.LocalID), make(a.peers, c.theirs, x.RemoteID)
 	if c.dn {
 		x.LocalID, x.RemoteID = "C=CH, O=Example, CN=of "+x.LocalID, "C=CH, O=Example, CN=of "+x.RemoteID
 	}

@@ -23,7 +23,7 @@ func TestUserspaceCertificateRenewal(t *testing.T) {
 			if !initiate {
 				x = tunnelB(s.Topology, x)
 			}
-			x.LocalProof, x.RemoteProof = a.proof(s, a.sub, "P-256", x.LocalID), a.proof(s, a.sub, "P-256", x.RemoteID)
+			x.LocalProof, x.RemoteProof = a.proof(s, a.sub, "P-256", x.LocalID), a.proof(s, a.peers, "P-256", x.RemoteID)
 			x.Cygnet = "rekey_time = \"0s\"\n"
 			if initiate {
 				x.Cygnet += "reauth_time = \"8s\"\nover_time = \"1m\"\nrand_time = \"0s\"\n"

@@ -58,8 +58,8 @@ func (p *Proof) Serial() string { return fmt.Sprintf("%x", p.Cert.SerialNumber) 
 type CA struct {
 	Cert   *x509.Certificate
 	Key    crypto.Signer
-	Parent *CA // nil: a root
-	serial *atomic.Int64
+	Parent *CA           // nil: a root
+	serial *atomic.Int64 // one count for a root and all below it, so that a number means one certificate
 }
 
 // NewCA makes a root, or a CA below parent.
@@ -72,7 +72,7 @@ func NewCA(name string, kind KeyKind, parent *CA) (*CA, error) {
 	ca.serial.Store(0x5100)
 	issuer := ca
 	if parent != nil {
-		issuer = parent
+		issuer, ca.serial = parent, parent.serial
 	}
 	ca.Cert, err = issuer.sign(&x509.Certificate{
 		Subject: subject(name), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
