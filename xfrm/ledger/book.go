@@ -77,6 +77,7 @@ func moved(o xfrm.MoveSA) xfrm.SAID { return xfrm.SAID{Dst: o.Dst, SPI: o.ID.SPI
 func (l *Ledger) addClaim(p *Plan, owner xfrm.Owner, lineage string, c xfrm.Claim) {
 	c.Slot = canonical(c.Slot)
 	rec := &claim{Claim: c, owner: owner, lineage: lineage, seq: l.next()}
+	rec.place = l.place(rec)
 	l.touch(p, c.Slot)
 	l.linkClaim(rec)
 	p.undo = append(p.undo, func() { l.unlinkClaim(rec) })
@@ -111,9 +112,22 @@ func (l *Ledger) unlinkClaim(c *claim) {
 	l.reqids.drop(c.lineage, l.next())
 }
 
-// precedence: the highest rank first, then the newest.
+// place of a new claim among those of its rank: that of the one which it stands beside or replaces, as the new child of a rekey does, else its own. A child that is
+// rekeyed on an IKE SA which is being replaced so stays behind that of the new one.
+func (l *Ledger) place(c *claim) uint64 {
+	if sl := l.slots[c.Slot]; sl != nil {
+		for _, x := range sl.claims {
+			if x.owner == c.owner && x.lineage == c.lineage && x.Rank == c.Rank {
+				return x.place
+			}
+		}
+	}
+	return c.seq
+}
+
+// precedence: the highest rank first, then the newest owner's, then the newest.
 func precedence(a, b *claim) int {
-	return cmp.Or(cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.seq, a.seq))
+	return cmp.Or(cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.place, a.place), cmp.Compare(b.seq, a.seq))
 }
 
 // touch remembers, before its first change in a plan, what is installed in a slot.

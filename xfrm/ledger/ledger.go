@@ -37,6 +37,7 @@ type claim struct {
 	xfrm.Claim
 	owner   xfrm.Owner
 	lineage string
+	place   uint64 // seq of the claim from which its place comes
 	seq     uint64
 }
 

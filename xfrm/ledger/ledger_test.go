@@ -100,6 +100,26 @@ func TestRankBeatsAge(t *testing.T) {
 	want(t, book(t, l, "conn:b", xfrm.Batch{Claims: []xfrm.Claim{block(lan)}}))
 }
 
+// A child that is rekeyed on an IKE SA which is being replaced stays behind that of the new IKE SA: what it sends would be lost when the old IKE SA goes.
+func TestRekeyKeepsItsPlace(t *testing.T) {
+	l := New()
+	claim := func(owner xfrm.Owner, rank xfrm.Rank, spi uint32, release ...xfrm.Slot) []xfrm.Op {
+		return book(t, l, owner, xfrm.Batch{Lineage: "b/lan", Claims: []xfrm.Claim{protect(lan, rank, spi)}, Release: release})
+	}
+	claim("ike:old", xfrm.RankChild, 1)
+	want(t, claim("ike:new", xfrm.RankChild, 2), putLAN+" action 0 SPI 2")
+	want(t, claim("ike:old", xfrm.RankChild, 3))
+	want(t, claim("ike:old", xfrm.RankChild, 4, lan))
+	l.Transfer("ike:old", "ike:heir")
+	want(t, claim("ike:heir", xfrm.RankChild, 5, lan))
+	want(t, claim("ike:new", xfrm.RankChild, 6, lan), putLAN+" action 0 SPI 6")
+	// One that has stood back steps forward all the same.
+	claim("ike:next", xfrm.RankNext, 7)
+	want(t, claim("ike:next", xfrm.RankChild, 7, lan), putLAN+" action 0 SPI 7")
+	want(t, l.Finish("ike:next"), putLAN+" action 0 SPI 6")
+	want(t, l.Finish("ike:new"), putLAN+" action 0 SPI 5")
+}
+
 // When the new child of a rekey is the one that goes (it lost a collision), the release ends its claim and not the old one's.
 func TestReleaseMeansTheRemovedSA(t *testing.T) {
 	l := New()

@@ -59,12 +59,19 @@ type model struct {
 	claims []modelClaim
 	sas    []modelSA
 	reqids map[string]uint32
+	seq    int
 }
 
 type modelClaim struct {
-	owner   xfrm.Owner
-	lineage string
-	c       xfrm.Claim
+	owner      xfrm.Owner
+	lineage    string
+	c          xfrm.Claim
+	place, seq int
+}
+
+// before: a stands before b in their slot.
+func (a modelClaim) before(b modelClaim) bool {
+	return cmp.Or(cmp.Compare(a.c.Rank, b.c.Rank), cmp.Compare(a.place, b.place), cmp.Compare(a.seq, b.seq)) > 0
 }
 
 type modelSA struct {
@@ -73,7 +80,7 @@ type modelSA struct {
 }
 
 func (m *model) clone() *model {
-	return &model{slices.Clone(m.claims), slices.Clone(m.sas), m.reqids}
+	return &model{slices.Clone(m.claims), slices.Clone(m.sas), m.reqids, m.seq}
 }
 
 func (m *model) book(owner xfrm.Owner, b xfrm.Batch, reqid uint32) {
@@ -84,7 +91,18 @@ func (m *model) book(owner xfrm.Owner, b xfrm.Batch, reqid uint32) {
 		if c.Action == xfrm.Protect {
 			c.Template.ReqID = reqid
 		}
-		m.claims = append(m.claims, modelClaim{owner, b.Lineage, c})
+		m.seq++
+		fresh := modelClaim{owner, b.Lineage, c, m.seq, m.seq}
+		place := 0
+		for _, old := range m.claims {
+			if old.owner == owner && old.lineage == b.Lineage && old.c.Slot == c.Slot && old.c.Rank == c.Rank {
+				place = max(place, old.place)
+			}
+		}
+		if place != 0 {
+			fresh.place = place
+		}
+		m.claims = append(m.claims, fresh)
 	}
 	for _, at := range b.Release {
 		m.release(owner, b, at)
@@ -109,7 +127,7 @@ func (m *model) release(owner xfrm.Owner, b xfrm.Batch, at xfrm.Slot) {
 			continue
 		}
 		named := slices.ContainsFunc(b.Remove, func(id xfrm.SAID) bool { return id.SPI == c.c.Template.SPI && id.Dst == c.c.Template.Dst })
-		if named && (best < 0 || cmp.Or(cmp.Compare(c.c.Rank, m.claims[best].c.Rank), 1) > 0) {
+		if named && (best < 0 || c.before(m.claims[best])) {
 			best = i
 		}
 	}
@@ -127,14 +145,15 @@ func (m *model) finish(owner xfrm.Owner) {
 }
 
 func (m *model) policies() map[xfrm.Slot]xfrm.Policy {
-	top := make(map[xfrm.Slot]xfrm.Claim)
+	top := make(map[xfrm.Slot]modelClaim)
 	for _, c := range m.claims {
-		if old, ok := top[c.c.Slot]; !ok || c.c.Rank >= old.Rank {
-			top[c.c.Slot] = c.c
+		if old, ok := top[c.c.Slot]; !ok || c.before(old) {
+			top[c.c.Slot] = c
 		}
 	}
 	ps := make(map[xfrm.Slot]xfrm.Policy)
-	for at, c := range top {
+	for at, first := range top {
+		c := first.c
 		p := xfrm.Policy{Slot: at, Action: c.Action, Priority: Priority(at.Selector)}
 		if c.Action == xfrm.Protect {
 			p.Template = c.Template
