@@ -110,6 +110,9 @@ func (w *world) act(verb string, args []string) error {
 	switch {
 	case verb == "wait" && len(args) == 0:
 		return w.rest()
+	case verb == "rebind" && len(args) == 0:
+		w.link.rebound++
+		return nil
 	case verb == "hold" && len(args) == 0:
 		w.link.holding = true
 		return nil
@@ -228,6 +231,8 @@ func (p *party) command(verb string, args []string) error {
 		p.dice.force, known = child, true
 	case "crash":
 		p.crash()
+	case "move":
+		return p.move(child)
 	case "unplug":
 		p.cut = true
 	case "plug":

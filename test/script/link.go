@@ -12,7 +12,7 @@ import (
 	"cygnet/test/wiretap"
 )
 
-// natAddr is the outside of the NAT; it adds natPorts to the ports inside.
+// natAddr is the outside of the NAT; it adds natPorts, more after it has rebound, to the ports inside.
 var natAddr = netip.MustParseAddr("203.0.113.1")
 
 const natPorts = 20000
@@ -20,6 +20,7 @@ const natPorts = 20000
 // link joins the parties: it delivers, holds, loses, delays and repeats what they send.
 type link struct {
 	w       *world
+	rebound uint16 // how often the NAT has forgotten its mappings
 	holding bool
 	held    []*letter
 	rules   []*rule
@@ -85,7 +86,7 @@ func (k *link) send(p *party, path ike.Path, data []byte) {
 	}
 	src, dst := path.Local, path.Remote
 	if p.nat {
-		src = netip.AddrPortFrom(natAddr, src.Port()+natPorts)
+		src = netip.AddrPortFrom(natAddr, src.Port()+k.natPorts())
 	}
 	l := &letter{from: p, src: src, dst: dst, data: data}
 	k.instead(l, &m)
@@ -109,6 +110,11 @@ func (k *link) send(p *party, path ike.Path, data []byte) {
 	}
 	k.w.show("%s->%s  %s%s", p.name, p.peer.name, l.text, fate)
 }
+
+// natStep is how far a rebinding moves the ports.
+const natStep = 5000
+
+func (k *link) natPorts() uint16 { return natPorts + k.rebound*natStep }
 
 func (k *link) ruleFor(l *letter) *rule {
 	for _, r := range k.rules {
@@ -157,10 +163,10 @@ func (k *link) arrive(l *letter) {
 	}
 	dst := l.dst
 	if to.nat {
-		if dst.Addr() != natAddr || dst.Port() < natPorts {
+		if dst.Addr() != natAddr || dst.Port() < k.natPorts() || dst.Port() >= k.natPorts()+natStep {
 			return
 		}
-		dst = netip.AddrPortFrom(to.addr, dst.Port()-natPorts)
+		dst = netip.AddrPortFrom(to.addr, dst.Port()-k.natPorts())
 	}
 	if dst.Addr() != to.addr {
 		return

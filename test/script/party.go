@@ -135,6 +135,18 @@ func (p *party) boot() error {
 	return nil
 }
 
+// move gives the host another address in place of the one that it has.
+func (p *party) move(to string) error {
+	addr, err := netip.ParseAddr(to)
+	if err != nil {
+		return err
+	}
+	p.addr = addr
+	p.turn(shard.Paths{Own: []netip.Addr{addr}})
+	p.toDirectory(directory.Paths{})
+	return nil
+}
+
 // crash ends the daemon at once. What the data plane holds stays.
 func (p *party) crash() {
 	p.alive = false
