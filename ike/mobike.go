@@ -37,11 +37,12 @@ type mobility struct {
 	seen   []byte       // NAT_DETECTION_DESTINATION_IP of the peer's last answer: how it sees us; of these SPIs
 	taken  bool         // an UPDATE_SA_ADDRESSES came on this IKE SA
 
-	moving   Time         // the path changed then, and the peer has not confirmed it; 0: it has
-	tried    []netip.Addr // the peer's addresses from which no answer comes, since the last one came
-	stranded Time         // no address of this host leads to the peer since then; 0: one does
-	seeking  Token        // the look-up that counts
-	renewed  bool         // an IKE SA beside this one was asked for, and the peer was not heard since
+	moving    Time         // the path changed then, and the peer has not confirmed it; 0: it has
+	tried     []netip.Addr // the peer's addresses from which no answer comes, since the last one came
+	stranded  Time         // no address of this host leads to the peer since then; 0: one does
+	lookAgain Time         // for one, then
+	seeking   Token        // the look-up that counts
+	renewed   bool         // an IKE SA beside this one was asked for, and the peer was not heard since
 }
 
 // mayMOBIKE: it is configured and the peer does NAT traversal.

@@ -17,6 +17,8 @@ import (
 const (
 	// strandedLimit is how long an initiator waits for an address of its host before it gives the IKE SA up: longer than a peer is patient.
 	strandedLimit = 30 * time.Minute
+	// strandedLook is the pause between looks for one.
+	strandedLook = 5 * time.Second
 	// sleptLimit: who wakes so much too late has slept, as a laptop does; nothing that was due meanwhile has been waited for.
 	sleptLimit = 10 * time.Second
 	// hopelessAfter sendings of a request the peer may no longer be where it was (section 3.5).
@@ -103,7 +105,7 @@ func (sa *SA) found(d ResolveDone, why string) {
 	}
 	m := &sa.mobility
 	was := m.stranded
-	m.stranded = 0
+	m.stranded, m.lookAgain = 0, 0
 	to := Path{netip.AddrPortFrom(d.Local.Unmap(), sa.path.Local.Port()), netip.AddrPortFrom(d.Remote[0].Unmap(), sa.path.Remote.Port())}
 	switch {
 	case to == sa.path:
@@ -128,11 +130,24 @@ func (sa *SA) found(d ResolveDone, why string) {
 // strand: no address of this host leads to the peer, as with the cable out. Requests wait for one.
 func (sa *SA) strand(why string) {
 	m := &sa.mobility
+	m.lookAgain = sa.now.Add(strandedLook)
 	if m.stranded != 0 || !m.agreed || !m.begun {
 		return
 	}
 	m.stranded = sa.now
 	sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("this host has no address from which to reach %v%s; waiting for one, for %s at most", sa.path.Remote.Addr(), why, duration(strandedLimit))})
+}
+
+// strandedDue: the host is asked again now and then, as nobody may tell when an address is there.
+func (sa *SA) strandedDue() (Time, bool) {
+	return sa.mobility.lookAgain, sa.mobility.stranded != 0 && sa.phase.name() == phaseEstablished && sa.next.pending == 0
+}
+
+func (sa *SA) wakeStranded() {
+	if sa.due(sa.strandedDue()) {
+		sa.mobility.lookAgain = sa.now.Add(strandedLook)
+		sa.seek("the addresses or routes of this host changed", false)
+	}
 }
 
 // waitsForAddress: the request on the wire is not sent often in vain while there is no address to send it from.

@@ -101,7 +101,7 @@ func (e *end) text(v variant) string {
 		remote = o.hostName()
 	}
 	local := e.node.addr.String()
-	if e.byName {
+	if e.byName || c.w.roams() && e.side == 1 {
 		local = "%any"
 	}
 	secret := fmt.Sprintf("psk-%d", c.number)

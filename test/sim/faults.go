@@ -20,6 +20,7 @@ func (w *world) plan(length time.Duration) {
 	for range w.rng.IntN(24) {
 		w.after(w.between(0, length), kinds[w.rng.IntN(len(kinds))])
 	}
+	w.planRoams(length)
 }
 
 // plainTraffic sends packets now and then.

@@ -33,6 +33,9 @@ const ikePort, nattPort = 500, 4500
 
 // send puts a datagram on the wire.
 func (w *world) send(n *node, path ike.Path, data []byte) {
+	if path.Local.Addr() != n.addr && n.moves > 0 { // its host no longer has the address
+		return
+	}
 	if path.Local.Addr() != n.addr || path.Local.Port() != ikePort && path.Local.Port() != nattPort {
 		w.fail(Panic, "%s sends from %v, which it does not have", n.name, path.Local)
 	}
@@ -140,7 +143,7 @@ func (w *world) behind(dst netip.AddrPort) (*node, netip.AddrPort) {
 
 // keepalive is the one octet of RFC 3948: all it does is to keep a mapping.
 func (w *world) keepalive(n *node, path ike.Path) {
-	if n.nat != nil {
+	if n.nat != nil && path.Local.Addr() == n.addr {
 		w.saw("keepalive")
 		n.nat.outward(path.Local)
 	}

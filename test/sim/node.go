@@ -22,6 +22,7 @@ type node struct {
 	name  string
 	addr  netip.Addr
 	nat   *nat // that it sits behind, or nil
+	moves int  // how often its address has changed
 	conns []*end
 
 	asMeant *policy.Snapshot

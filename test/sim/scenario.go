@@ -93,7 +93,7 @@ func (w *world) connect(gw, peer *node) {
 		c.ends[side] = e
 		n.conns = append(n.conns, e)
 	}
-	if peer.nat != nil { // the gateway cannot call
+	if peer.nat != nil || w.roams() { // the gateway cannot call
 		e := c.ends[0]
 		e.any, e.byName, e.start = true, false, policy.StartManual
 		if w.chance(0.4) { // silence that only keepalives break

@@ -102,6 +102,10 @@ func (w *world) carry(from, to *end, id xfrm.SAID, p xfrmfake.Packet, must bool)
 			w.fail(Loss, "a packet of %s, child of %s, in %v was lost: %s", from.name(), to.name(), id, why)
 		}
 	}
+	if out.Src != from.node.addr && from.node.moves > 0 {
+		lost("its host no longer has " + out.Src.String())
+		return
+	}
 	src, dst := netip.AddrPortFrom(out.Src, 0), netip.AddrPortFrom(id.Dst, 0)
 	if out.Encap != nil {
 		src, dst = netip.AddrPortFrom(out.Src, out.Encap.SrcPort), netip.AddrPortFrom(id.Dst, out.Encap.DstPort)
