@@ -19,7 +19,7 @@ func TestUserspaceStart(t *testing.T) {
 	startRow(t, swanParty, "userspace")
 }
 
-// TestKernelStart is the same on the kernel's ESP, whose SAs are counted too. CI makes it 3 times.
+// TestKernelStart is the same on the kernel's ESP, whose SAs are counted too. CI makes it twice.
 func TestKernelStart(t *testing.T) {
 	t.Parallel()
 	need(t, "kernel-esp", kernelESP())
@@ -30,7 +30,7 @@ func TestKernelStart(t *testing.T) {
 func startRow(t *testing.T, p party, plane string) {
 	n := rounds(t, 50)
 	if short(plane) {
-		n = min(n, 3)
+		n = min(n, 2)
 	}
 	line{peer: p.name + " " + plane, role: "both", subject: "both start at once", path: "IPv4"}.run(t, func(s *stage) string {
 		x := tunnel(s.Topology, rig.GCM, false, false)

@@ -279,6 +279,16 @@ func (f *Ferry) Unheard(request Message) int {
 	return 0
 }
 
+// Waits reports whether a side's last request has no answer yet.
+func (f *Ferry) Waits(src netip.Addr) bool {
+	for _, m := range slices.Backward(f.Log()) {
+		if m.Src == src && m.Request() {
+			return !f.answered(m)
+		}
+	}
+	return false
+}
+
 // answered reports whether there has been a response to a request.
 func (f *Ferry) answered(request Message) bool {
 	return slices.ContainsFunc(f.Log(), func(m Message) bool {

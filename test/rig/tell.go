@@ -55,14 +55,25 @@ func (c *CygnetEnd) told(arg ...string) error {
 }
 
 // Shown implements Told.
-func (c *CygnetEnd) Shown() (s Shown, err error) {
+func (c *CygnetEnd) Shown() (Shown, error) {
+	return c.shown(func(control.IKESA) bool { return true })
+}
+
+// Standing is Shown without the IKE SAs that are closing, each of which has a time by which it ends, whatever the peer does.
+func (c *CygnetEnd) Standing() (Shown, error) {
+	return c.shown(func(sa control.IKESA) bool { return sa.Phase != "closing" })
+}
+
+func (c *CygnetEnd) shown(which func(control.IKESA) bool) (s Shown, err error) {
 	var st control.Status
 	if err := c.Status(&st); err != nil {
 		return s, err
 	}
 	for _, conn := range st.Connections {
 		for _, sa := range conn.IKE {
-			s.IKE = append(s.IKE, sa.SPIi+"/"+sa.SPIr)
+			if which(sa) {
+				s.IKE = append(s.IKE, sa.SPIi+"/"+sa.SPIr)
+			}
 			for _, ch := range sa.Children {
 				s.Children = append(s.Children, ch.SPIIn+"/"+ch.SPIOut)
 			}
