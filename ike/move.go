@@ -110,7 +110,8 @@ func (sa *SA) found(d ResolveDone, why string) {
 	switch {
 	case to == sa.path:
 		sa.announce()
-		if was != 0 || m.agreed && m.begun && sa.nat.local { // the same address, perhaps in another network: behind another NAT
+		if was != 0 || sa.tellsMapping() && !sa.now.Before(m.looked.Add(quietLimit)) { // the same address, perhaps in another network: behind another NAT
+			m.looked = sa.now
 			sa.probe()
 		}
 	case !m.agreed:

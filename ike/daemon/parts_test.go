@@ -177,6 +177,9 @@ func TestResolveBothFamilies(t *testing.T) {
 			t.Errorf("local %v: %+v", c.local, d)
 		}
 	}
+	if d := r.resolve(ike.Resolve{Remote: noRoute, Others: []netip.Addr{loop4, loop6}}); d.Err != nil || d.Local != loop4 || !slices.Equal(d.Remote, []netip.Addr{loop4, loop6}) {
+		t.Errorf("the first has no route: %+v", d)
+	}
 	if asked != 3 {
 		t.Errorf("%d look-ups for 3 attempts", asked)
 	}
