@@ -122,7 +122,7 @@ func authFault(c *policy.Connection, f *auth.Fault, from string) *Refusal {
 	r := &Refusal{Notify: wire.NotifyAuthenticationFailed, Stage: "IKE_AUTH", Code: CodeAuthFailed, Why: f.Why, Detail: f.Detail, Hint: f.Hint}
 	if predicate, ok := strings.CutPrefix(f.Why, "it "); ok {
 		r.Why = from + " " + predicate
-	} else if from != "" {
+	} else if from != "" && !strings.HasPrefix(f.Why, from) {
 		r.Why = from + ": " + f.Why
 	}
 	if f.Code == auth.FaultIdentity || f.Code == auth.FaultUnwanted {

@@ -159,8 +159,8 @@ func (t *Trust) issuer(c *x509.Certificate, chain, sent []*x509.Certificate) (*x
 		f.Why = fmt.Sprintf("%s signed itself, and is none of the CAs that are trusted here", label(c))
 		f.Hint = fmt.Sprintf("put it into %s, or into %s if it is the peer's own certificate", SettingCA, SettingCert)
 	default:
-		f.Why = fmt.Sprintf("%s is issued by %s, which the peer did not send and nobody here trusts", label(c), name)
-		f.Hint = fmt.Sprintf("let the peer send its whole chain, or put %s into %s", name, SettingCA)
+		f.Why = fmt.Sprintf("%s is issued by %s, which the peer did not send and nobody here trusts; trusted: %s", label(c), name, labels(t.Roots))
+		f.Hint = fmt.Sprintf("if %s is between the peer and its root, let the peer send it behind its own certificate; else put it into %s", name, SettingCA)
 	}
 	return nil, f
 }

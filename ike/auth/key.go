@@ -83,6 +83,9 @@ func ParsePrivateKey(data []byte) (*PrivateKey, error) {
 	case bytes.Contains(data, []byte("BEGIN OPENSSH PRIVATE KEY")):
 		return nil, errors.New(opensshKey)
 	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, errors.New("the file is empty")
+	}
 	return nil, errors.New(`no PEM block; a private key begins with "-----BEGIN PRIVATE KEY-----" (to convert from DER: openssl pkey -inform DER -in FILE -out NEWFILE)`)
 }
 

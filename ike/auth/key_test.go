@@ -41,7 +41,7 @@ func TestParsePrivateKey(t *testing.T) {
 		what, want string
 		data       []byte
 	}{
-		{"nothing", "no PEM block", nil},
+		{"nothing", "the file is empty", nil},
 		{"DER", "no PEM block", pkcs1},
 		{"a certificate", "holds CERTIFICATE but no private key", encodePEM("CERTIFICATE", []byte{1})},
 		{"an encrypted PKCS #8", "is encrypted", encodePEM("ENCRYPTED PRIVATE KEY", []byte{1})},
@@ -115,7 +115,7 @@ func TestParseCertificates(t *testing.T) {
 		want string
 		data []byte
 	}{
-		{"no PEM block", nil},
+		{"the file is empty", nil},
 		{"as DER it is no certificate", crl.Raw},
 		{"PRIVATE KEY but no certificate", file(t, "p256")},
 		{"TRUSTED format", encodePEM("TRUSTED CERTIFICATE", root.Raw)},

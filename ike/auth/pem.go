@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -42,6 +43,9 @@ func ParseCertificates(data []byte) ([]*x509.Certificate, error) {
 		return certs, nil
 	case len(others) > 0:
 		return nil, fmt.Errorf(`the file holds %s but no certificate, which begins with "-----BEGIN CERTIFICATE-----"`, listBlocks(others))
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, errors.New("the file is empty")
 	}
 	return nil, errors.New(`no PEM block; a certificate begins with "-----BEGIN CERTIFICATE-----" (a .p12 file is converted with: openssl pkcs12 -in FILE -nodes)`)
 }

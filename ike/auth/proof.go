@@ -114,7 +114,7 @@ func unproven(c *x509.Certificate, id Identity) (why, hint string) {
 	case id.Type == wire.IDDERASN1DN:
 		hint = "a distinguished name is proved by the whole subject of the certificate, in its order"
 	case lower(c.Subject.CommonName) == lower(id.Data), c.Subject.CommonName == id.String():
-		hint = fmt.Sprintf("%v stands in the certificate as common name alone, which proves nothing: issue it with subjectAltName %s", id, sanWord(id))
+		hint = fmt.Sprintf("%v stands in the certificate as common name alone, which proves nothing: issue it with subjectAltName %s, or use one of the identities that it proves", id, sanWord(id))
 	default:
 		hint = fmt.Sprintf("issue the certificate with subjectAltName %s, or use one of the identities that it proves", sanWord(id))
 	}

@@ -143,7 +143,7 @@ func (t *Trust) judge(p *presented, c *Claim) (*Evidence, *Fault) {
 		return t.rawKey(key, c)
 	}
 	if len(t.Roots) == 0 {
-		return nil, t.stranger(fmt.Sprintf("the certificate of %s with %v", label(p.leaf), key))
+		return nil, t.stranger(issueText(p.leaf, key))
 	}
 	chain, f := t.verifyChain(p, c.Responder, c.At)
 	if f != nil {
@@ -225,8 +225,12 @@ func (t *Trust) stranger(sent string) *Fault {
 	case len(t.Keys) > 0:
 		f.Why += fmt.Sprintf(", we want %v", t.Keys[0])
 	case len(t.Pinned) > 0:
-		f.Why += ", we want the certificate of " + labels(t.Pinned)
-		f.Setting = SettingCert
+		wanted := "the certificate of " + labels(t.Pinned)
+		if key, err := newPublicKey(t.Pinned[0].PublicKey); err == nil && len(t.Pinned) == 1 {
+			wanted = issueText(t.Pinned[0], key)
+		}
+		f.Why += ", we want " + wanted
+		f.Setting, f.Hint = SettingCert, "if the peer's certificate was renewed on purpose, write the new one into the file"
 	case len(t.Roots) > 0:
 		f.Why += ", we want a certificate issued by " + labels(t.Roots)
 		f.Setting = SettingCA
@@ -235,6 +239,11 @@ func (t *Trust) stranger(sent string) *Fault {
 		f.Hint, f.Setting = fmt.Sprintf("name the file with the peer's CA in %s", SettingCA), SettingCA
 	}
 	return f
+}
+
+// issueText tells a certificate from those of the same name, as one that was renewed is from the one before it.
+func issueText(c *x509.Certificate, key *PublicKey) string {
+	return fmt.Sprintf("the certificate of %s of %s with %v", label(c), date(c.NotBefore), key)
 }
 
 // revocation asks about each link of a chain to a root.
@@ -254,7 +263,7 @@ func (t *Trust) revocation(e *Evidence, p *presented, c *Claim) *Fault {
 			e.Notes = append(e.Notes, fmt.Sprintf("nobody says whether the certificate of %s is revoked: %s", label(l.Cert), l.Why))
 			if t.Revocation == RevocationStrict && unknown == nil {
 				unknown = &Fault{Code: FaultUnknown, Why: e.Notes[len(e.Notes)-1], Detail: c.sides(e.Chain[0]) + "; " + chainText(e.Chain, ""), Setting: SettingRevocation,
-					Hint: `let a CRL or OCSP responder be reached from here, or take revocation = "soft"`}
+					Hint: `let a CRL or OCSP responder be reached from here, name a CRL file of that CA in crl of remote, or take revocation = "soft"`}
 			}
 		}
 	}
