@@ -33,21 +33,22 @@ func (c *Connection) expiring(key string, certs []*x509.Certificate, now time.Ti
 	if n, ok := c.Lines[key]; ok {
 		line = n
 	}
-	warn := func(cert *x509.Certificate, code, format string, args ...any) {
+	warn := func(cert *x509.Certificate, code, hint, format string, args ...any) {
 		if !seen[string(cert.Raw)] {
 			seen[string(cert.Raw)] = true
 			problems = append(problems, Problem{File: c.File, Line: line, Code: code, Warning: true,
-				Text: fmt.Sprintf("%s: the certificate of %s ", key, subject(cert)) + fmt.Sprintf(format, args...), Hint: "put a new one into the file, and then: ikectl reload"})
+				Text: fmt.Sprintf("%s: the certificate of %s ", key, subject(cert)) + fmt.Sprintf(format, args...), Hint: hint})
 		}
 	}
+	const renew = "put a new one into the file, and then: ikectl reload"
 	for _, cert := range certs {
 		switch left := cert.NotAfter.Sub(now); {
 		case left <= 0:
-			warn(cert, "certificate-ended", "ended on %s", date(cert.NotAfter))
+			warn(cert, "certificate-ended", renew, "ended on %s", date(cert.NotAfter))
 		case now.Before(cert.NotBefore):
-			warn(cert, "certificate-early", "is not valid before %s; the clock of this host says %s", date(cert.NotBefore), date(now))
+			warn(cert, "certificate-early", "set the clock if it is wrong; else wait, or issue the certificate anew", "is not valid before %s; the clock of this host says %s", date(cert.NotBefore), date(now))
 		case left < ExpiryWarning:
-			warn(cert, "certificate-ending", "ends on %s, in %d days", date(cert.NotAfter), int(left.Hours())/24)
+			warn(cert, "certificate-ending", renew, "ends on %s, in %d days", date(cert.NotAfter), int(left.Hours())/24)
 		}
 	}
 	return problems

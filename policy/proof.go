@@ -124,7 +124,7 @@ func (r *reader) privateKey(t *table, path string) *auth.PrivateKey {
 	defer raw.Wipe()
 	key, err := auth.ParsePrivateKey(raw.Bytes())
 	if err != nil {
-		t.problem("file", "bad-key", "it must hold one private key as PEM: RSA, ECDSA or Ed25519, without a passphrase", "%s: %s: %v", t.path, path, err)
+		t.problem("file", "bad-key", "it must hold one private key as PEM: RSA, ECDSA (P-256, P-384 or P-521) or Ed25519, without a passphrase", "%s: %s: %v", t.path, path, err)
 		return nil
 	}
 	return key
@@ -226,6 +226,10 @@ func (r *reader) proofs(t *table, c *Connection) {
 		t.problem("revocation", "contradiction", `add ca = "ca/example.pem" to remote, or leave revocation out`, "revocation in %s, whose peer proves itself by a pre-shared key", t.path)
 	}
 	if c.Local.Proof.text == "" || c.Remote.Proof.text == "" { // the files behind it may be faulty
+		local, _ := t.rows["local"].(map[string]any)
+		if c.Remote.Proof.text != "" && (local["cert"] != nil || local["key"] != nil) {
+			return // what is wrong with our own proof is told already: no PSK is meant to take its place
+		}
 		r.psk(t, c)
 	} else if _, given := t.get("psk"); given {
 		t.problem("psk", "contradiction", "leave psk out, or take cert and key, or ca, from the end that has none", "psk in %s is never used: both ends prove themselves by certificates or public keys", t.path)

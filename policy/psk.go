@@ -27,7 +27,14 @@ func (r *reader) psk(t *table, c *Connection) {
 	const example = `psk = { file = "/etc/cygnet/secrets/NAME" }`
 	v, there := t.get("psk")
 	if !there {
-		t.missing("psk", "add "+example+", or cert and key to local and ca to remote")
+		switch ours, theirs := c.Local.Proof.text != "", c.Remote.Proof.text != ""; {
+		case ours && !theirs:
+			t.problem("remote", "missing-key", `add ca = "ca/example.pem" to remote, or `+example, "%s has no psk and no ca, cert or public_key in remote: nothing proves the peer", t.path)
+		case theirs && !ours:
+			t.problem("local", "missing-key", `add cert = "certs/gw-a.pem", key = { file = "secrets/gw-a.key" } to local, or `+example, "%s has no psk and no cert and key in local: nothing proves us", t.path)
+		default:
+			t.missing("psk", "add "+example+", or cert and key to local and ca to remote")
+		}
 		return
 	}
 	if _, ok := v.(string); ok { // never shown: it may be the secret itself

@@ -231,10 +231,28 @@ func (t *table) done() {
 			hint = "a child is part of its connection: [connection.NAME.child.NAME]"
 		}
 		if hint == "" {
+			hint = t.elsewhere(key)
+		}
+		if hint == "" {
 			hint = didYouMean(key, t.asked, "known here: "+strings.Join(t.asked, ", "))
 		}
 		t.problem(key, "unknown-key", hint, "unknown key %q %s", key, t.place())
 	}
+}
+
+// elsewhere says where a key belongs that stands in another table of its connection. A table is told by the keys that it may have.
+func (t *table) elsewhere(key string) string {
+	has := func(k string) bool { return slices.Contains(t.asked, k) }
+	remote, local, connection := has("public_key"), has("cert") && !has("public_key"), has("start")
+	switch {
+	case (local || connection) && slices.Contains([]string{"ca", "crl", "public_key"}, key):
+		return key + " is the peer's: it belongs into remote"
+	case (remote || connection) && key == "key":
+		return "key is our own private key: it belongs into local; the peer's public key is public_key in remote"
+	case (remote || local) && slices.Contains([]string{"psk", "revocation", "rsa", "sha1_signatures"}, key):
+		return key + " belongs into the connection, beside local and remote"
+	}
+	return ""
 }
 
 // didYouMean is a hint with the known words that resemble word, or else the fallback.
