@@ -11,7 +11,7 @@ import (
 	"cygnet/policy"
 )
 
-// Stamp tells one state of a configuration on disk from another. It is no key to anything: of those only size and time of change count.
+// Stamp tells one state of a configuration on disk from another. It is no key to anything: of those only size, mode and time of change count.
 type Stamp [sha256.Size]byte
 
 // StampOf reads the files in dir again, and looks at the files of secrets and certificates that a snapshot names. What cannot be read is a state too.
@@ -34,7 +34,7 @@ func StampOf(dir string, s *policy.Snapshot) (stamp Stamp) {
 				path = filepath.Join(dir, path)
 			}
 			if info, err := os.Stat(path); err == nil {
-				fmt.Fprintf(h, "%q %d %s\n", path, info.Size(), info.ModTime().Format(time.RFC3339Nano))
+				fmt.Fprintf(h, "%q %d %v %s\n", path, info.Size(), info.Mode(), info.ModTime().Format(time.RFC3339Nano))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,12 @@ func TestStamp(t *testing.T) {
 	seen("removed again", false)
 	write(filepath.Join(dir, "conn.d/site-b.toml~"), "an editor's")
 	seen("a file that is not read", false)
+	for _, mode := range []os.FileMode{0o644, 0o600} { // what is refused for its mode is noticed
+		if err := os.Chmod(secret, mode); err != nil {
+			t.Fatal(err)
+		}
+		seen(fmt.Sprintf("a secret of mode %v", mode), mode != 0o600)
+	}
 	if err := os.Chtimes(secret, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
