@@ -87,4 +87,9 @@ func TestLogLines(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("got  %q\nwant %q", b.String(), want)
 	}
+	b.Reset()
+	log.WithTime(at).WithField("hint", "see x").Warn("text")
+	if want := "2026-01-02T03:04:05.678Z warning text; hint: see x\n"; b.String() != want {
+		t.Errorf("got  %q\nwant %q", b.String(), want)
+	}
 }

@@ -55,10 +55,15 @@ func (lines) Format(e *logrus.Entry) ([]byte, error) {
 		}
 		fmt.Fprintf(&b, "%s%s=%v", sep, k, oneLine(fmt.Sprint(e.Data[k])))
 	}
+	sep := ";"
 	if len(keys) > 0 {
-		b.WriteByte(']')
+		sep = "]"
 	}
-	if h, ok := e.Data["hint"]; ok {
+	h, ok := e.Data["hint"]
+	if ok || len(keys) > 0 {
+		b.WriteString(sep)
+	}
+	if ok {
 		fmt.Fprintf(&b, " hint: %s", oneLine(fmt.Sprint(h)))
 	}
 	b.WriteByte('\n')

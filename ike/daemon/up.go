@@ -68,6 +68,9 @@ func (u *raise) run(ctx context.Context) *control.Failure {
 	if notice := u.b.d.configNotice(); notice != "" {
 		u.emit(control.Line{Code: "config", Text: notice})
 	}
+	for _, p := range policy.Expiring(&policy.Snapshot{Connections: []*policy.Connection{u.conn}}, time.Now()) {
+		u.emit(control.Line{Connection: u.conn.Name, Code: p.Code, Text: fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text), Hint: p.Hint}) // the peer that refuses for it does not say so
+	}
 	if v.up(u.waiting) && !u.probe(ctx, v) {
 		u.done("is up already: ", v)
 		return nil
@@ -192,6 +195,9 @@ func (u *raise) asFailure(r ike.Report) *control.Failure {
 	hint := r.Hint
 	if next := u.b.d.nextTry(u.conn.Name); next != "" {
 		hint = strings.TrimPrefix(hint+"; next try "+next, "; ")
+	}
+	if r.Detail != "" {
+		u.emit(control.Line{Connection: u.conn.Name, Code: string(r.Code), Level: control.LevelDetail, Text: r.Detail})
 	}
 	return control.Fail(string(r.Code), r.Text, hint)
 }
