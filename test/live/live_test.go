@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"cygnet/test/rig"
 )
@@ -112,7 +114,7 @@ func TestFirstHourPeer(t *testing.T) {
 				t.Errorf("exit code %d, wanted 1 (failed)", code)
 			}
 			contains(t, "ikectl up", out, c.up)
-			contains(t, "B's log", b.Log.String(), c.responder)
+			contains(t, "B's log", logged(b, c.responder), c.responder)
 			for _, secret := range []string{x.PSK, y.PSK} {
 				if strings.Contains(out+a.Log.String()+b.Log.String(), secret) {
 					t.Error("a secret is in the output")
@@ -242,6 +244,16 @@ func ikectl(arg ...string) (string, int) {
 	cmd := exec.Command(filepath.Join(bin, "ikectl"), arg...)
 	out, _ := cmd.CombinedOutput()
 	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// logged is the log of an end, once it says all that is wanted, or after five seconds: the peer of who writes it may have heard first.
+func logged(e *rig.CygnetEnd, want []string) string {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		text := e.Log.String()
+		if time.Now().After(deadline) || !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(text, w) }) {
+			return text
+		}
+	}
 }
 
 func contains(t *testing.T, what, text string, want []string) {
