@@ -18,14 +18,15 @@ import (
 // none. What follows from one of the peer's limits is allowed where that limit has been seen in that round, and the row says how often:
 //   - It sends on the new child of our rekey before we can have its answer, which RFC 7296 section 2.8 allows. What comes too early is lost.
 //   - It leaves the redundant child of its own open. cygnet closes it after 30 s, and the IKE SA after a minute.
-//   - With a redundant child that it installed last, it takes the policies out of its kernel, which the other child still needs.
+//   - With a redundant child that it installed last, it takes the policies out of its kernel, which the other child still needs; as initiator it raises
+//     a third one at once ("reviving connection").
 //   - It puts the children under the new IKE SA that it answered last, whatever the nonces say, and deletes them with that one ("EXPECTATION FAILED" in its log).
 //   - It answers a rekey of an IKE SA that it is deleting, where section 2.25.2 wants TEMPORARY_FAILURE, and keeps the new one.
 //   - It does not take our answer while it computes its own ("already has outstanding crypto"). So the answers of a round cross here, as the requests do.
 type libreLimits struct {
 	early       int // datagrams lost because they came too early
 	kept        int // rounds after which the tunnel worked
-	noPolicy    int // rounds that lost the policies
+	noPolicy    int // rounds that lost the policies, if only until a third child was up
 	lostChild   int // rounds that lost the child with an IKE SA
 	leftOverIKE int // rounds that left it an IKE SA which cygnet does not have
 }
@@ -111,7 +112,7 @@ func needLibreswan(t *testing.T) {
 func (c *crossing) libreswan(what collision, seen *libreLimits) {
 	c.must(c.initiator.Up())
 	before, _ := c.atRest(rig.Shown{}, math.MaxInt)
-	unknown, confused := c.unknownSPIs(c.ownAt), c.confused()
+	unknown, confused, revived := c.unknownSPIs(c.ownAt), c.peerSaid(confusion), c.peerSaid(revival)
 	stop, err := rig.Flood(c.A.Host, c.B.Host, c.B.Host4)
 	c.must(err)
 	begin, done := c.both(what.own, what.peer)
@@ -128,9 +129,9 @@ func (c *crossing) libreswan(what collision, seen *libreLimits) {
 		own, peer := c.atRest(before, confused)
 		_, err := stop()
 		switch {
-		case c.confused() > confused && (len(peer.Children) == 0 || what.is(keeps) && !slices.Equal(own.Children, before.Children)):
+		case c.peerSaid(confusion) > confused && (len(peer.Children) == 0 || what.is(keeps) && !slices.Equal(own.Children, before.Children)):
 			seen.lostChild++
-		case !c.policies(c.peerAt):
+		case !c.policies(c.peerAt), c.peerSaid(revival) > revived:
 			seen.noPolicy++
 		default:
 			c.whole(err, c.unknownSPIs(c.ownAt)-unknown, c.ferry.Unheard(a), seen)
@@ -153,7 +154,7 @@ func (c *crossing) atRest(before rig.Shown, confused int) (own, peer rig.Shown) 
 		}
 		peer, err = c.peer.Shown()
 		return err == nil && len(own.IKE) == 1 && len(own.Children) == 1 && !(slices.Equal(own.IKE, before.IKE) && slices.Equal(own.Children, before.Children)) &&
-			(slices.Equal(peer.Children, own.Mirror().Children) || len(peer.Children) == 0 && c.confused() > confused)
+			(slices.Equal(peer.Children, own.Mirror().Children) || len(peer.Children) == 0 && c.peerSaid(confusion) > confused)
 	}), "not at rest: cygnet shows %v, the peer %v (%v)", own, peer, err)
 	return own, peer
 }
@@ -199,5 +200,11 @@ func (c *crossing) policies(at rig.Site) bool {
 	return strings.Contains(out, "tmpl")
 }
 
-// confused counts how often the peer has said that it found what it did not expect.
-func (c *crossing) confused() int { return len(c.peer.(*rig.Libreswan).Said("EXPECTATION FAILED")) }
+// What the peer says where it finds what it did not expect, and where it raises a tunnel that should be up.
+const (
+	confusion = "EXPECTATION FAILED"
+	revival   = "reviving connection"
+)
+
+// peerSaid counts how often the peer has said something.
+func (c *crossing) peerSaid(text string) int { return len(c.peer.(*rig.Libreswan).Said(text)) }
