@@ -19,7 +19,7 @@ import (
 //   - It sends on the new child of our rekey before we can have its answer, which RFC 7296 section 2.8 allows. What comes too early is lost.
 //   - It leaves the redundant child of its own open. cygnet closes it after 30 s, and the IKE SA after a minute.
 //   - With a redundant child that it installed last, it takes the policies out of its kernel, which the other child still needs; as initiator it raises
-//     a third one at once ("reviving connection").
+//     a third one at once ("revival attempt").
 //   - It puts the children under the new IKE SA that it answered last, whatever the nonces say, and deletes them with that one ("EXPECTATION FAILED" in its log).
 //   - It answers a rekey of an IKE SA that it is deleting, where section 2.25.2 wants TEMPORARY_FAILURE, and keeps the new one.
 //   - It does not take our answer while it computes its own ("already has outstanding crypto"). So the answers of a round cross here, as the requests do.
@@ -203,7 +203,7 @@ func (c *crossing) policies(at rig.Site) bool {
 // What the peer says where it finds what it did not expect, and where it raises a tunnel that should be up.
 const (
 	confusion = "EXPECTATION FAILED"
-	revival   = "reviving connection"
+	revival   = "revival attempt"
 )
 
 // peerSaid counts how often the peer has said something.
