@@ -255,6 +255,9 @@ func (sa *SA) inherit() {
 	sa.next.pending = 0
 	early := sa.early
 	sa.early = nil
+	if sa.mobility.held != nil && !sa.mobility.begun { // who asked went with its IKE SA
+		sa.verifyRoute()
+	}
 	for _, c := range slices.Clone(sa.children) {
 		if (c.in == installed || c.out == installed) && sa.strays(c) {
 			sa.moveChild(c, c.path)

@@ -183,12 +183,16 @@ func (sa *SA) admit(p *authenticating, m *message, how string, ours []wire.Paylo
 	ours = append(ours, sa.authLifetime()...)
 	sa.establish(how)
 	var mobile []wire.Payload
-	if sa.heedMOBIKE(m.payloads); sa.mobility.agreed {
+	sa.heedMOBIKE(m.payloads)
+	if sa.elsewhere(p.from); sa.mobility.agreed {
 		mobile = sa.mobikeSupported()
 	}
 	_, first := wire.FindNotify(m.payloads, wire.NotifyInitialContact)
 	sa.out.Add(Claim{Connection: sa.conn.Name, Config: sa.conn, Peer: sa.peer, InitialContact: first})
 	sa.answerChild(&childAsk{payloads: m.payloads, stage: "IKE_AUTH", ni: p.ni, nr: p.nr, contact: first}, func(c *child, r *Refusal) {
+		if sa.mobility.held != nil {
+			sa.verifyRoute()
+		}
 		if r != nil { // RFC 7296 section 2.21.2: the IKE SA is up all the same
 			sa.respond(append(append(ours, mobile...), r.notify())...)
 			sa.refused(r, "")

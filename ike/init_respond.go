@@ -155,7 +155,7 @@ func (sa *SA) respondInit(m *message, candidates []*policy.Connection, chosen wi
 		sa.fail(&Refusal{Code: CodeInternal, Stage: "IKE_SA_INIT", Why: fmt.Sprintf("cannot answer IKE_SA_INIT: %v", err)})
 		return
 	}
-	p := &authenticating{limit: sa.since.Add(halfOpenLimit), initI: m.raw, initR: data, ni: ni, nr: nr, candidates: candidates, hashes: hashes}
+	p := &authenticating{limit: sa.since.Add(halfOpenLimit), initI: m.raw, initR: data, ni: ni, nr: nr, candidates: candidates, hashes: hashes, from: m.path.Remote.Addr()}
 	sa.responses.next = 1
 	sa.send(m.path, data)
 	sa.report(Report{Code: CodeChosen, Text: fmt.Sprintf("chose %v for %v; %s", wanted, m.path.Remote, sa.natText()), Detail: sa.spiText()})

@@ -78,7 +78,8 @@ func (sa *SA) sadb(b xfrm.Batch, then func(SADBDone)) {
 // install adds the SAs of a new child, inbound first; then is told how it went. A rekeyed child gets its outbound SA and its claims later.
 // On an error nothing is installed, since a batch is all or nothing, and the child is forgotten.
 func (sa *SA) install(c *child, then func(error)) {
-	c.path, c.placed, c.encap, c.peer = sa.path, sa.path, sa.nat.encap(), peerName(sa.peer)
+	w := sa.way()
+	c.path, c.placed, c.encap, c.peer = w.path, w.path, w.nat.encap(), peerName(sa.peer)
 	if c.replaces == nil && !c.initiated {
 		c.behind = sa.now.Add(behindLimit)
 	}
@@ -202,7 +203,8 @@ func (sa *SA) dropChild(c *child, why string) {
 func (sa *SA) moveChild(c *child, old Path) {
 	in, out := c.inID(), c.outID()
 	was := c.encap
-	c.path, c.encap = sa.path, sa.nat.encap()
+	w := sa.way()
+	c.path, c.encap = w.path, w.nat.encap()
 	to := c.path
 	b := xfrm.Batch{Lineage: sa.lineage(c)}
 	sameAddr := old.Local.Addr() == c.path.Local.Addr() && old.Remote.Addr() == c.path.Remote.Addr()

@@ -37,6 +37,7 @@ type mobility struct {
 	seen   []byte       // NAT_DETECTION_DESTINATION_IP of the peer's last answer: how it sees us; of these SPIs
 	taken  bool         // an UPDATE_SA_ADDRESSES came on this IKE SA
 
+	held      *way         // where ESP goes until the peer has shown that it receives where IKE goes; nil: with IKE
 	moving    Time         // the path changed then, and the peer has not confirmed it; 0: it has
 	tried     []netip.Addr // the peer's addresses from which no answer comes, since the last one came
 	stranded  Time         // no address of this host leads to the peer since then; 0: one does

@@ -118,6 +118,7 @@ func (sa *SA) found(d ResolveDone, why string) {
 		sa.renew(fmt.Sprintf("%s, from %v to %v, and the peer does not do MOBIKE", why, sa.path.Local.Addr(), to.Local.Addr()))
 	case !m.begun: // section 3.5: the one case in which the responder moves by itself
 		sa.path.Local = to.Local
+		m.rehost(to.Local)
 		sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("%s: from now on at %v", why, to.Local.Addr())})
 		sa.carry()
 		sa.redirect()
@@ -160,6 +161,9 @@ func (sa *SA) waitsForAddress() bool {
 // move changes the path of an IKE SA whose path we choose.
 func (sa *SA) move(to Path, why string) {
 	m, old := &sa.mobility, sa.path
+	if m.rehost(to.Local); old.Remote.Addr() != to.Remote.Addr() {
+		m.hold(sa.way())
+	}
 	sa.path = to
 	if m.moving == 0 {
 		m.moving = sa.now
@@ -198,7 +202,7 @@ func (sa *SA) redirect() {
 	}
 }
 
-// carry takes the children's SAs to the path of the IKE SA.
+// carry takes the children's SAs to the way of ESP.
 func (sa *SA) carry() {
 	for _, c := range sa.children {
 		switch {
@@ -209,8 +213,11 @@ func (sa *SA) carry() {
 	}
 }
 
-// strays reports whether a child's SAs lie elsewhere than IKE, or begin or end to travel in UDP.
-func (sa *SA) strays(c *child) bool { return c.path != sa.path || c.encap != sa.nat.encap() }
+// strays reports whether a child's SAs lie elsewhere than on the way of ESP, or begin or end to travel in UDP.
+func (sa *SA) strays(c *child) bool {
+	w := sa.way()
+	return c.path != w.path || c.encap != w.nat.encap()
+}
 
 // first lets x be our next request.
 func (sa *SA) first(x exchange) { sa.queue = slices.Insert(sa.queue, 0, x) }
@@ -285,6 +292,7 @@ func (sa *SA) arrived(m *message) {
 	before := sa.nat
 	sa.detectAgain(m)
 	mob.prove(sa.path.Remote.Addr())
+	mob.held = nil
 	if n, ok := wire.FindNotify(m.payloads, wire.NotifyNATDetectionDestinationIP); ok {
 		mob.seen = slices.Clone(n.Data)
 	}
@@ -309,7 +317,7 @@ func (sa *SA) detectAgain(m *message) {
 
 // follows: the peer, which chooses the path, says that it is the one of this request.
 func (sa *SA) follows(m *message) {
-	mob, old := &sa.mobility, sa.path
+	mob, old, before := &sa.mobility, sa.path, sa.way()
 	mob.taken = true
 	if sa.finished {
 		return
@@ -321,12 +329,13 @@ func (sa *SA) follows(m *message) {
 		sa.redirect()
 	}
 	if slices.Contains(mob.proven, sa.path.Remote.Addr()) {
+		mob.held = nil
 		sa.carry()
 		mob.moving = 0
 		return
 	}
-	dequeue[*routeCheck](sa)
-	sa.first(&routeCheck{})
+	mob.hold(before)
+	sa.verifyRoute()
 }
 
 func (p Path) peerEnds(other Path) string {
@@ -359,11 +368,11 @@ func (x *routeCheck) onResponse(sa *SA, m *message) {
 	switch {
 	case sa.phase.name() != phaseEstablished, slices.Contains(mob.proven, sa.path.Remote.Addr()):
 	case x.scattered: // section 3.7: which of the paths works is not known
-		dequeue[*routeCheck](sa)
-		sa.first(&routeCheck{})
+		sa.verifyRoute()
 		return
 	default:
 		mob.prove(sa.path.Remote.Addr())
+		mob.held = nil
 		sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("the peer receives at %v: the children follow after %s", sa.path.Remote, duration(sa.now.Sub(mob.moving)))})
 	}
 	mob.moving = 0

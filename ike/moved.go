@@ -15,6 +15,6 @@ func (Follow) event() {}
 // onFollow moves this IKE SA too, where it stands on the same path and would follow such a packet itself (RFC 7296 section 2.23).
 func (sa *SA) onFollow(e Follow) {
 	if sa.path == e.From && sa.nat.remote && !sa.nat.local && sa.phase.name() != phaseOpening {
-		sa.moveTo(e.To)
+		sa.remap(e.To)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // TestFollow: an IKE SA moves with its sibling, once, and only from the path on which it stands and where it would follow a packet.
 func TestFollow(t *testing.T) {
-	n, _ := natA(t, setup{})
+	n, _ := natA(t, setup{still: true})
 	n.up()
 	from := n.b.sa.path
 	to := Path{Local: from.Local, Remote: netip.MustParseAddrPort("203.0.113.77:4999")}

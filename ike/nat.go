@@ -208,7 +208,7 @@ func (sa *SA) onMapping(e Mapping) {
 		return
 	}
 	sa.lastHeard = sa.now
-	sa.moveTo(Path{Local: sa.path.Local, Remote: e.From})
+	sa.remap(Path{Local: sa.path.Local, Remote: e.From})
 }
 
 // keepaliveDue: RFC 3948 section 4: the side behind the NAT keeps its mapping alive when it has sent nothing.
@@ -228,10 +228,11 @@ func (sa *SA) wakeKeepalive() {
 
 // encap gives the outer ports of an SA, seen from its sender.
 func (sa *SA) encap(d xfrm.Direction) *xfrm.Encap {
-	if !sa.nat.encap() {
+	w := sa.way()
+	if !w.nat.encap() {
 		return nil
 	}
-	local, remote := sa.path.Local.Port(), sa.path.Remote.Port()
+	local, remote := w.path.Local.Port(), w.path.Remote.Port()
 	if d == xfrm.Out {
 		return &xfrm.Encap{SrcPort: local, DstPort: remote}
 	}

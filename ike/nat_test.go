@@ -115,7 +115,7 @@ func TestTrap_7296_68_Rebinding(t *testing.T) {
 
 // TestMapping: ESP from another address moves SAs, policies and IKE.
 func TestMapping(t *testing.T) {
-	n, _ := natA(t, setup{})
+	n, _ := natA(t, setup{still: true})
 	n.up()
 	c := n.b.sa.children[0]
 	to := netip.MustParseAddrPort("203.0.113.77:4999")

@@ -1,6 +1,8 @@
 package ike
 
 import (
+	"net/netip"
+
 	"cygnet/ike/wire"
 	"cygnet/policy"
 )
@@ -25,6 +27,7 @@ type authenticating struct {
 	lowered      *Lower               // of an initiator: close once the peer answers
 	hashes       []wire.HashID        // that the peer accepts in signatures; nil: it knows none of RFC 7427
 	requests     []*wire.CertReq      // that the peer sent so far
+	from         netip.Addr           // of a responder: where its IKE_SA_INIT response went
 	came         bool                 // of a responder: IKE_AUTH has come
 	inquired     bool                 // revocations were asked for
 }
