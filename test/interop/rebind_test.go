@@ -128,7 +128,7 @@ func twoClients(t *testing.T, plane string) {
 		line{peer: "cygnet " + plane, role: "both", subject: subject, path: "NAT", nat: true}.run(t, func(s *stage) string {
 			third, err := s.Third()
 			s.must(err)
-			inner := map[bool][2]string{false: {"10.1.0.10/32", "10.3.0.10/32"}, true: {"10.1.0.10/32", "10.1.0.10/32"}}[same]
+			inner := map[bool][2]string{false: {"10.1.0.10/31", "10.3.0.10/31"}, true: {"10.1.0.10/31", "10.1.0.10/31"}}[same]
 			if same {
 				_, err := third.Gateway.Output("ip", "addr", "add", "10.1.0.10/32", "dev", "lo")
 				s.must(err)

@@ -178,7 +178,17 @@ func (s *Swan) SA() (SA, error) {
 	if !s.kernel {
 		return sa, nil
 	}
-	k, err := XfrmSAs(s.NS, s.tunnel.Local)
+	local := s.tunnel.Local
+	if !local.IsValid() { // it takes whichever it has
+		out, err := s.ListSAs()
+		if err != nil {
+			return sa, err
+		}
+		if local, err = netip.ParseAddr(find(out, `local-host=(\S+)`)); err != nil {
+			return sa, fmt.Errorf("strongSwan shows no address of its own: %w", err)
+		}
+	}
+	k, err := XfrmSAs(s.NS, local)
 	if err != nil {
 		return sa, err
 	}
