@@ -29,10 +29,16 @@ func keyFile(path string) (alg.Secret, error) {
 }
 
 // certificateFile makes "ca.pem", or "NAME/KEY.pem": a certificate of the CA for a name and a key; "NAME/KEY.pem?expired" is past its time,
-// "NAME/KEY.pub" the public key alone.
+// "NAME/KEY.pub" the public key alone; "ca.crl" a list that
+// revokes them all.
 func certificateFile(path string) ([]byte, error) {
 	if path == "ca.pem" {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: testCA().Raw}), nil
+	}
+	if path == "ca.crl" { // revokes all that this function makes
+		der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: wall.Add(-time.Minute), NextUpdate: wall.Add(time.Hour),
+			RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: big.NewInt(7), RevocationTime: wall.Add(-time.Minute)}}}, testCA(), signer("ed25519-c"))
+		return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), err
 	}
 	path, flaw, _ := strings.Cut(path, "?")
 	name, key, _ := strings.Cut(path, "/")
@@ -262,5 +268,53 @@ func TestCertificateRequests(t *testing.T) {
 	n.up()
 	if !has(answer, wire.PayloadCert) {
 		t.Error("the responder sends no certificate")
+	}
+}
+
+// TestNoCalendar: who does not know the date believes no certificate; the year of a machine without a clock, and not today, is what it is judged by.
+func TestNoCalendar(t *testing.T) {
+	n := newPair(t, setup{a: certified(gwA, byCert("gw-a.example", "p256"), byCA, "", false), b: certified(gwB, byCert("gw-b.example", "p384"), byCA, "", false)})
+	n.b.config.Wall = nil
+	n.fails()
+	n.b.wants(CodeAuthFailed, "1970")
+}
+
+// TestConfiguredCRL: a list from a file of ours counts.
+func TestConfiguredCRL(t *testing.T) {
+	n := newPair(t, setup{a: certified(gwA, byCert("gw-a.example", "p256"), byCA, "", false), b: certified(gwB, byCert("gw-b.example", "p384"), byCA+`, crl = "ca.crl"`, "", false)})
+	n.fails()
+	n.b.wants(CodeAuthFailed, "the certificate of CN=gw-a.example", "was revoked on 2026-06-01")
+}
+
+// TestClassicSignature: with a peer before RFC 7427 RSA signs by method 1. Without SHA-1 the operator reads what the peer may have against it; with SHA-1 the
+// other side must permit it too.
+func TestClassicSignature(t *testing.T) {
+	const sha1 = `sha1_signatures = "yes"`
+	for _, c := range []struct {
+		a, b      string
+		note, up  bool
+		forgetful bool // b has not heard which hashes a takes
+	}{{"", "", false, true, false}, {"", "", true, true, true}, {sha1, sha1, false, true, true}, {"", sha1, false, false, true}} {
+		n := newPair(t, setup{a: certified(gwA, "", byCA, c.a, true), b: certified(gwB, byCert("gw-b.example", "rsa-b"), "", c.b, true)})
+		n.a.step(Initiate{})
+		n.run(time.Minute, func() bool {
+			if n.b.sa == nil {
+				return false
+			}
+			p, ok := n.b.sa.phase.(*authenticating)
+			if ok && c.forgetful {
+				p.hashes = nil
+			}
+			return ok
+		})
+		n.run(time.Minute, func() bool { return n.a.finish != nil || n.a.children() == 1 && n.b.children() == 1 })
+		if (n.a.children() == 1) != c.up {
+			n.dump()
+			t.Errorf("%+v: up %v", c, !c.up)
+		}
+		noted := slices.ContainsFunc(n.b.texts(CodeIgnored), func(s string) bool { return strings.HasPrefix(s, "the peer does not know RFC 7427") })
+		if noted != c.note {
+			t.Errorf("%+v: said %q", c, n.b.texts(CodeIgnored))
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"cygnet/ike/wire"
 	"cygnet/policy"
 	"cygnet/xfrm"
+	"cygnet/xfrm/alg"
 )
 
 // two is a pair with a second child.
@@ -410,5 +412,68 @@ func TestLineage(t *testing.T) {
 	one.Data, other.Data = long+"1", long+"2"
 	if peerName(one) == peerName(other) {
 		t.Error("two peers share a lineage")
+	}
+}
+
+// TestLoweredBeforeUp: a child that goes while the data plane is still at work on it is refused to the peer, and nothing of it is left.
+func TestLoweredBeforeUp(t *testing.T) {
+	n := newPair(t, two(""))
+	n.a.step(Initiate{})
+	n.both(2)
+	n.a.step(Lower{Child: "dmz"})
+	n.run(time.Second, nil)
+	n.a.step(RaiseChild{Child: "dmz"})
+	busy := func() bool {
+		return n.b.sa.responses.busy && len(n.b.sa.children) == 2 && n.b.sa.children[1].in == installing
+	}
+	if !n.run(time.Second, busy) {
+		t.Fatal("the data plane was never at work")
+	}
+	before := len(n.b.reports)
+	n.b.step(Lower{Child: "dmz", Silent: true})
+	n.run(time.Second, nil)
+	if len(n.a.sa.children) != 1 || len(n.b.sa.children) != 1 {
+		t.Errorf("a has %d children, b %d", len(n.a.sa.children), len(n.b.sa.children))
+	}
+	var said []string
+	for _, r := range n.b.reports[before:] {
+		said = append(said, r.Text)
+	}
+	if !slices.Contains(said, "the child was lowered before it was up") {
+		t.Errorf("b says %q", said)
+	}
+	n.paired()
+}
+
+// TestAnswerKeysWiped: the keys of a child that is installed for the peer are held by nobody but the data plane, however it goes.
+func TestAnswerKeysWiped(t *testing.T) {
+	for name, fails := range map[string]error{"up": nil, "lowered": nil, "refused": errors.New("no memory"), "taken too often": xfrm.ErrExists} {
+		n := newPair(t, setup{})
+		n.up()
+		old := n.b.sa.children[0]
+		var keys *suite.ChildKeys
+		done := false
+		n.b.plane.fail = func(op xfrm.Op) error {
+			if add, ok := op.(xfrm.AddSA); ok && add.SA.Direction == xfrm.In {
+				return fails
+			}
+			return nil
+		}
+		n.b.do(func(sa *SA) {
+			c := &child{config: old.config, suite: old.suite, local: old.local, remote: old.remote, spiOut: 0x4711}
+			if err := sa.deriveKeys(c, alg.Secret{}, make([]byte, 32), make([]byte, 32)); err != nil {
+				t.Fatal(err)
+			}
+			keys = c.keys
+			sa.installAnswer(&childAsk{stage: "CREATE_CHILD_SA", replaces: old}, c, policy.ESPChoice{}, keyPair{}, 1, func(*child, *Refusal) { done = true })
+			if name == "lowered" {
+				sa.dropChild(c, "test")
+			}
+		})
+		held := childSecrets(keys)
+		n.run(time.Second, nil)
+		if !done || !wiped(held...) {
+			t.Errorf("%s: done %v, wiped %v", name, done, wiped(held...))
+		}
 	}
 }

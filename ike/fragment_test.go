@@ -588,3 +588,79 @@ func TestAnswerVanishes(t *testing.T) {
 		t.Errorf("size %d", after.FragmentSize)
 	}
 }
+
+// TestFragmentsOfTwoExchanges: fragments of one message ID and of different exchange types are not of one set.
+func TestFragmentsOfTwoExchanges(t *testing.T) {
+	n := newPair(t, setup{})
+	n.up()
+	h := n.a.next(wire.Informational)
+	other := h
+	other.Exchange = wire.CreateChildSA
+	right, wrong := n.a.cut(h, 2, pad(50)), n.a.cut(other, 2, pad(50))
+	if answer := n.feed(right[0], wrong[1]); len(answer) != 0 || n.b.sa.responses.parts.have != 1 {
+		t.Errorf("%d answers, %s here", len(answer), n.b.sa.responses.parts.text())
+	}
+	if answer := n.feed(right[1]); len(answer) != 1 {
+		t.Errorf("%d answers to the whole set", len(answer))
+	}
+}
+
+// TestSmallerStartsOver: a request that is cut smaller is sent as often, and with the same pauses, as one that was never sent (RFC 7383 section 2.5.2).
+func TestSmallerStartsOver(t *testing.T) {
+	n := newPair(t, with("aes256gcm16-prfsha256-modp4096", ""))
+	n.up()
+	n.hook = func(datagram) []datagram { return nil }
+	n.a.step(Rekey{IKE: true})
+	r := &n.a.sa.requests
+	n.run(time.Second, func() bool { return r.waiting() })
+	if r.sent != 1 || len(r.message.datagrams) != 1 {
+		t.Fatalf("sent %d times in %d datagrams", r.sent, len(r.message.datagrams))
+	}
+	plan, start := r.plan, n.now
+	var pauses []time.Duration
+	cutAt := 0
+	for last := start; n.a.finish == nil && n.a.sa.phase.name() == phaseEstablished; last = n.now {
+		sent := r.sent
+		if !n.run(10*time.Minute, func() bool { return n.a.finish != nil || r.sent != sent }) {
+			t.Fatal("it is never given up")
+		}
+		pauses = append(pauses, n.now.Sub(last).Round(time.Millisecond))
+		if cutAt == 0 && r.waiting() && len(r.message.datagrams) > 1 {
+			cutAt = len(pauses)
+		}
+	}
+	var want []time.Duration
+	fresh := func(times int) {
+		for p := plan.first; times > 0; times-- {
+			want = append(want, p.Round(time.Millisecond))
+			p = time.Duration(float64(p) * plan.factor)
+		}
+	}
+	fresh(probesASize)
+	fresh(plan.tries)
+	if cutAt != probesASize || !slices.Equal(pauses, want) {
+		t.Errorf("cut after %d pauses of %v, want %v", cutAt, pauses, want)
+	}
+}
+
+// TestSameNumberOfFragments: a message is not cut anew into as many fragments as before, by which a receiver could not tell the sets apart.
+func TestSameNumberOfFragments(t *testing.T) {
+	n := newPair(t, setup{})
+	n.up()
+	sa := n.a.sa
+	_, room := sa.pieces(1000, 400)
+	m, err := sa.seal(sa.header(wire.Informational, false, 7), []wire.Payload{pad(2*room - 40)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !sa.recut(m, 400) || len(m.datagrams) != 2 {
+		t.Fatalf("%d datagrams", len(m.datagrams))
+	}
+	before := slices.Clone(m.datagrams)
+	if sa.recut(m, 399) || len(m.datagrams) != 2 || !bytes.Equal(m.datagrams[0], before[0]) {
+		t.Error("cut anew into as many")
+	}
+	if !sa.recut(m, 300) || len(m.datagrams) != 3 {
+		t.Errorf("%d datagrams of 300 octets", len(m.datagrams))
+	}
+}

@@ -21,6 +21,11 @@ func TestNarrowedIsTold(t *testing.T) {
 	if cs := n.a.sa.Status().Children; len(cs) != 1 || cs[0].Narrowed != want {
 		t.Errorf("status %+v", cs)
 	}
+	n.b.step(Rekey{Child: "lan"})
+	n.run(time.Minute, nil)
+	if cs := n.a.sa.Status().Children; n.a.rekeys() != 2 || len(cs) != 1 || cs[0].Narrowed != want {
+		t.Errorf("after the peer's rekey, status %+v", cs)
+	}
 	n = newPair(t, setup{})
 	n.up()
 	if r := n.a.said(CodeChildUp); strings.Contains(r.Text, "narrowed") {

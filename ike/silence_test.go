@@ -199,6 +199,33 @@ func TestDisowned(t *testing.T) {
 		t.Errorf("told %d times", told)
 	}
 
+	// One that comes late, when the pauses have grown already, shortens the pause that has begun.
+	n = quietPair(t)
+	n.hook = func(datagram) []datagram { return nil }
+	n.a.step(Probe{})
+	n.run(time.Minute, func() bool { return n.a.sa.requests.sent == 3 })
+	if pause := n.a.sa.requests.due.Sub(n.now); pause < 10*time.Second {
+		t.Fatalf("the pause is %v", pause)
+	}
+	forge(n, false, wire.Informational)
+	h := n.a.sa.requests.header
+	h.Flags = h.Flags&wire.FlagInitiator ^ wire.FlagInitiator | wire.FlagResponse
+	lie := encode(t, &wire.Message{Header: h, Payloads: []wire.Payload{wire.NewNotify(wire.NotifyInvalidIKESPI, nil)}})
+	n.a.step(Packet{n.a.sa.path, lie})
+	if pause := n.a.sa.requests.due.Sub(n.now); pause != n.a.sa.requests.plan.first {
+		t.Errorf("then the pause is %v, want %v", pause, n.a.sa.requests.plan.first)
+	}
+	// And one that comes when the repeat is near does not put it off.
+	n = quietPair(t)
+	n.hook = func(datagram) []datagram { return nil }
+	n.a.step(Probe{})
+	due := n.a.sa.requests.due
+	n.run(due.Sub(n.now)-time.Millisecond, nil)
+	n.a.step(Packet{n.a.sa.path, lie})
+	if n.a.sa.requests.due != due {
+		t.Errorf("the repeat was put off by %v", n.a.sa.requests.due.Sub(due))
+	}
+
 	// The same in the middle of a set-up: a responder that has restarted does not hold the initiator for 41 s.
 	n = newPair(t, setup{})
 	forge(n, true, wire.IKEAuth)

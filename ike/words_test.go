@@ -364,3 +364,23 @@ func written(h *host, r Report) string {
 	}
 	return s
 }
+
+// TestReportsNameTheConnection: once it is known which one it is, and on either side.
+func TestReportsNameTheConnection(t *testing.T) {
+	n := newPair(t, setup{})
+	n.up()
+	n.a.step(Lower{})
+	n.run(10*time.Second, nil)
+	for _, h := range []*host{n.a, n.b} {
+		known := h == n.a
+		for _, r := range h.reports {
+			known = known || r.Code == CodeAuthenticated
+			if want := h.config.Snapshot.Connections[0].Name; known && r.Connection != want || r.Connection != "" && r.Connection != want {
+				t.Errorf("%s: %q is of connection %q", h.name, r.Text, r.Connection)
+			}
+		}
+		if !known {
+			t.Errorf("%s never learnt which connection it is", h.name)
+		}
+	}
+}
