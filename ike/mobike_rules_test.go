@@ -226,8 +226,8 @@ func TestMobileAnswers(t *testing.T) {
 	}
 }
 
-// TestUnacceptable: where a peer may not move, in words.
-func TestUnacceptable(t *testing.T) {
+// TestUnacceptablePaths: where a peer may not move, in words.
+func TestUnacceptablePaths(t *testing.T) {
 	n := newPair(t, setup{})
 	n.up()
 	b := n.b.sa
