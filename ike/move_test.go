@@ -1,0 +1,154 @@
+package ike
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"cygnet/ike/wire"
+	"cygnet/xfrm"
+)
+
+// TestOwnMoveIsAtOnce: when only a's own address changes its SAs do not wait for the peer's word.
+func TestOwnMoveIsAtOnce(t *testing.T) {
+	n := roaming(t, setup{})
+	n.up()
+	n.roam(addrC)
+	n.run(3*time.Millisecond, nil)
+	for id, s := range n.a.plane.sas {
+		if s.Src != addrC && id.Dst != addrC {
+			t.Errorf("%v is where it was", id)
+		}
+	}
+}
+
+// TestOutdatedAnswer: the answer to an update that went along two paths confirms neither (RFC 4555 section 3.5).
+func TestOutdatedAnswer(t *testing.T) {
+	n := roaming(t, setup{})
+	n.up()
+	n.rewire = func(to netip.Addr) *host {
+		if to == addrB {
+			return n.b
+		}
+		return n.a
+	}
+	n.roam(addrC)
+	n.run(5*time.Millisecond, nil)
+	n.roam(addrD)
+	answered := len(n.b.sends) // the answer to the first update is the next
+	n.run(25*time.Millisecond, func() bool { return len(n.b.sends) > answered })
+	n.run(10*time.Millisecond, nil)
+	if n.a.sa.mobility.moving == 0 {
+		t.Error("the first answer confirms the second path")
+	}
+	n.movesTo(addrD, addrB)
+}
+
+// TestScatteredCheck: a check that went to two addresses proves neither; another one does (RFC 4555 section 3.7).
+func TestScatteredCheck(t *testing.T) {
+	n := roaming(t, setup{})
+	n.up()
+	n.hook = func(d datagram) []datagram {
+		if d.from.Addr() == addrB && d.to.Addr() == addrC {
+			if h, err := wire.ParseHeader(d.data); err == nil && !h.Response() {
+				return nil // b's check of C
+			}
+		}
+		return []datagram{d}
+	}
+	n.roam(addrC)
+	n.run(100*time.Millisecond, nil)
+	n.roam(addrD)
+	n.movesTo(addrD, addrB)
+	checks := map[uint32]bool{}
+	for _, s := range n.b.sends {
+		if h, err := wire.ParseHeader(s.Data); err == nil && !h.Response() && h.Exchange == wire.Informational {
+			checks[h.MessageID] = true
+		}
+	}
+	if len(checks) != 2 {
+		t.Errorf("b asked %d times, wanted twice", len(checks))
+	}
+	if slices.Contains(n.b.sa.mobility.proven, addrC) || !slices.Contains(n.b.sa.mobility.proven, addrD) {
+		t.Errorf("proven: %v", n.b.sa.mobility.proven)
+	}
+}
+
+// TestMoveKeepsPretence: a data plane that carries ESP in UDP only does so after a move too.
+func TestMoveKeepsPretence(t *testing.T) {
+	udp := func() xfrm.Capabilities {
+		c := kernelCaps()
+		c.Name, c.PlainESP, c.MustEncap = "userspace", false, true
+		return c
+	}
+	n := roaming(t, setup{caps: udp})
+	n.up()
+	n.roam(addrC)
+	n.movesTo(addrC, addrB)
+	for _, h := range []*host{n.a, n.b} {
+		for id, s := range h.plane.sas {
+			if s.Encap == nil {
+				t.Errorf("%s: %v is plain", h.name, id)
+			}
+		}
+	}
+}
+
+// TestMappingAfterRekey: what the peer sees of us is hashed with the SPIs, so that after a rekey of the IKE SA it is learnt anew and not taken for a change.
+func TestMappingAfterRekey(t *testing.T) {
+	n, _ := natA(t, setup{})
+	n.up()
+	n.a.step(Probe{})
+	n.run(time.Second, nil)
+	n.a.step(Rekey{IKE: true})
+	n.run(time.Second, nil)
+	n.a.step(Probe{})
+	n.run(time.Second, nil)
+	if n.a.sa.mobility.seen == nil {
+		t.Error("nothing was learnt")
+	}
+	for _, r := range n.a.reports {
+		if r.Code == CodeMoved {
+			t.Errorf("said: %s", r.Text)
+		}
+	}
+}
+
+// TestUnacceptable: where the configuration names our address, and from what is no host's, no move is accepted, and nothing changes.
+func TestUnacceptable(t *testing.T) {
+	n := newPair(t, setup{})
+	n.up()
+	update := wire.NewNotify(wire.NotifyUpdateSAAddresses, nil)
+	for _, p := range []Path{
+		{netip.AddrPortFrom(addrB2, 4500), netip.AddrPortFrom(addrA, 4500)},
+		{netip.AddrPortFrom(addrB, 4500), netip.MustParseAddrPort("127.0.0.1:4500")},
+		{netip.AddrPortFrom(addrB, 4500), netip.MustParseAddrPort("224.0.0.1:4500")},
+	} {
+		before, sent := n.b.sa.path, len(n.b.sends)
+		n.b.step(Packet{p, n.a.seal(n.a.sa.header(wire.Informational, false, uint32(n.a.sa.requests.next)), []wire.Payload{update})})
+		n.a.sa.requests.next++
+		if n.b.sa.path != before || len(n.b.sends) != sent+1 {
+			t.Errorf("%v: b at %v", p, n.b.sa.path)
+		}
+		n.b.wants(CodePeerError, "the peer wants to move to")
+	}
+}
+
+// TestResponderIsPatient: a responder whose peer may come from anywhere repeats its requests for five minutes (RFC 4555 section 3.11), another as ever.
+func TestResponderIsPatient(t *testing.T) {
+	for _, c := range []struct {
+		s           setup
+		least, most time.Duration
+	}{{setup{a: roamingA, b: roamingB}, 5 * time.Minute, 11 * time.Minute}, {setup{}, time.Minute, 2 * time.Minute}} {
+		n := newPair(t, c.s)
+		n.up()
+		n.hook = func(datagram) []datagram { return nil }
+		begun := n.now
+		n.b.step(Probe{})
+		n.run(time.Hour, func() bool { return n.b.finish != nil })
+		if took := n.now.Sub(begun); n.b.finish == nil || took < c.least || took > c.most {
+			t.Errorf("given up after %v, wanted %v to %v", took, c.least, c.most)
+		}
+	}
+}
