@@ -112,6 +112,9 @@ func (r *reader) credential(t *table) (p Proof) {
 		return p
 	}
 	p.Credential = c
+	if why := c.Unfit(); why != "" {
+		t.warning("cert", "unfit-certificate", auth.UsageHint, "%s: the peer will hardly accept the certificate of %s: %s", t.path, subject(c.Chain[0]), why)
+	}
 	return p
 }
 

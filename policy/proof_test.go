@@ -151,6 +151,17 @@ func TestProofs(t *testing.T) {
 	}
 }
 
+// TestUnfitCertificate: a certificate that is not for signatures is warned of, for the peer that refuses it does not say why.
+func TestUnfitCertificate(t *testing.T) {
+	files, content := proofFiles(t)
+	ca := issue(t, "gw-a.example", 90, nil) // its keyUsage is keyCertSign
+	content["own.pem"], content["own.key"] = ca.pem, ca.secret
+	s, problems := Parse(proofs(`id = "gw-a.example", cert = "own.pem", key = { file = "own.key" }`, `id = "gw-b.example", ca = "ca.pem"`, ""), files)
+	if s == nil || len(problems) != 1 || !problems[0].Warning || !strings.Contains(problems[0].String(), "CN=gw-a.example: its keyUsage has neither digitalSignature") {
+		t.Errorf("%v", problems)
+	}
+}
+
 // TestSameProofs: what stands in the files counts, and so does which files they are.
 func TestSameProofs(t *testing.T) {
 	files, content := proofFiles(t)

@@ -54,7 +54,7 @@ func judge(chain []*x509.Certificate, responder bool) *Fault {
 	}
 	if why := usable(leaf, responder); why != "" {
 		return &Fault{Code: FaultUsage, Why: fmt.Sprintf("the certificate of %s is not for this: %s", label(leaf), why),
-			Hint: "issue it with keyUsage digitalSignature and extendedKeyUsage serverAuth for a gateway, clientAuth for a user"}
+			Hint: UsageHint}
 	}
 	for _, ca := range chain[1:] {
 		if why := mayIssue(ca); why != "" {

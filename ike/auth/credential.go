@@ -37,6 +37,14 @@ func NewCredential(key *PrivateKey, certs []*x509.Certificate) (*Credential, err
 	return &Credential{key, inOrder(certs, i)}, nil
 }
 
+// Unfit says why peers that look at the usage of keys refuse our certificate, or "".
+func (c *Credential) Unfit() string {
+	if len(c.Chain) == 0 {
+		return ""
+	}
+	return usable(c.Chain[0], false)
+}
+
 // inOrder begins with certs[first] and follows issuers.
 func inOrder(certs []*x509.Certificate, first int) []*x509.Certificate {
 	chain := []*x509.Certificate{certs[first]}

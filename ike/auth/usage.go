@@ -14,6 +14,9 @@ var (
 	oidIKEIntermediate = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 8, 2, 2}  // what it was before, which macOS looks for
 )
 
+// UsageHint is what to do about a certificate that is not for IKE.
+const UsageHint = "issue it with keyUsage digitalSignature and extendedKeyUsage serverAuth for a gateway, clientAuth for a user"
+
 // usable says why a certificate may not sign AUTH, or "".
 //
 // keyUsage, when it is there, has digitalSignature or nonRepudiation (RFC 4945 section 5.1.3.2). Extended key usage, when it is there, has one of
