@@ -278,3 +278,23 @@ func TestSupportedAlone(t *testing.T) {
 		n.up()
 	}
 }
+
+// TestRenewsOnce: a host whose address changes again and again while the peer is not heard asks for one IKE SA beside this one, and for another when it was heard.
+func TestRenewsOnce(t *testing.T) {
+	n := roaming(t, setup{still: true})
+	n.up()
+	n.hook = func(datagram) []datagram { return nil }
+	for _, to := range []netip.Addr{addrC, addrD, addrC} {
+		n.roam(to)
+		n.run(time.Second, nil)
+	}
+	if len(n.a.reauth) != 1 {
+		t.Errorf("asked %d times while the peer was not heard", len(n.a.reauth))
+	}
+	n.a.do(func(sa *SA) { sa.heard(sa.path) })
+	n.roam(addrD)
+	n.run(time.Second, nil)
+	if len(n.a.reauth) != 2 {
+		t.Errorf("asked %d times after it was", len(n.a.reauth))
+	}
+}

@@ -186,7 +186,7 @@ func (v *visitor) binary(n *ast.BinaryExpr) {
 }
 
 // symmetric functions have arguments whose order says nothing.
-var symmetric = []string{"max", "min", "bytes.Equal", "slices.Equal"}
+var symmetric = []string{"max", "min", "in", "bytes.Equal", "slices.Equal"}
 
 // swap exchanges two neighbouring arguments that have no side effects; the compiler says whether they are of one type.
 func (v *visitor) swap(n *ast.CallExpr) {
