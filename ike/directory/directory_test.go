@@ -2,6 +2,7 @@ package directory
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -479,6 +480,26 @@ func TestReloadWhilePeerStarts(t *testing.T) {
 	again.Encap, again.Line = policy.EncapAlways, 7
 	claim.Config = again
 	s.do(Claimed{2, claim})
+}
+
+// TestNewKeysWhilePeerStarts: who began before a reload and proved itself by a key that the reload has taken away is closed; else it would stay up for as long as it likes.
+func TestNewKeysWhilePeerStarts(t *testing.T) {
+	trusting := func(seed string, more ...string) *policy.Connection {
+		c := with(policy.StartManual, more...)
+		key, err := auth.NewPrivateKey(ed25519.NewKeyFromSeed(bytes.Repeat([]byte(seed), ed25519.SeedSize)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Remote.Proof.Trust = &auth.Trust{Keys: []*auth.PublicKey{key.Public()}}
+		return c
+	}
+	for _, more := range [][]string{nil, {"voice"}} {
+		before := trusting("a")
+		s := newStory(t, before)
+		s.do(load(trusting("b", more...)))
+		s.do(Claimed{1, ike.Claim{Connection: "b", Peer: id("gw-b.example"), Config: before}}, "1: lower")
+		s.do(Claimed{2, ike.Claim{Connection: "b", Peer: id("gw-b.example"), Config: trusting("b", more...)}})
+	}
 }
 
 func TestOperatorsWishOutlivesReload(t *testing.T) {

@@ -95,6 +95,8 @@ func (t turn) claimed(ev Claimed) {
 	switch {
 	case c.operator == wantDown:
 		t.turnAway(a)
+	case ev.Config != nil && ev.Config != c.Connection && !ev.Config.SameProofs(c.Connection): // a reload came while it began: by the former ones nobody proves anything any more
+		t.lower(a, ike.Lower{Why: "its certificates or keys changed"})
 	case ev.Config != nil && ev.Config != c.Connection && len(added(ev.Config, c.Connection)) > 0:
 		t.tell(a, ike.Reconfigure{Connection: c.Connection})
 	case ev.Config != nil && ev.Config != c.Connection && !sameMeaning(ev.Config, c.Connection): // a reload came while it began
