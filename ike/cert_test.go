@@ -202,6 +202,9 @@ func TestRevocationIsAsked(t *testing.T) {
 				n.b.wants(CodeAuthFailed, "is at hand; http://ocsp.example/ did not help: connection refused", "conn.d/test.toml:5: revocation")
 			} else {
 				n.up()
+				if said := strings.Contains(n.b.sa.Status().Proof, "revocation not known"); said != (mode == "soft") {
+					t.Errorf("status says of the proof %q", n.b.sa.Status().Proof)
+				}
 			}
 			urls := make([]string, 0)
 			for _, s := range n.b.asked {

@@ -2,6 +2,7 @@ package ike
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,7 +131,7 @@ func (sa *SA) judge(p *authenticating, v peerProof, by *policy.Connection, heard
 		if wrong != nil {
 			return verdict{fault: wrong}
 		}
-		return verdict{how: ev.How + ", " + scheme, ev: ev, fault: unheard(f, heard.Failed)}
+		return verdict{how: ev.How + ", " + scheme + unknownRevocation(ev), ev: ev, fault: unheard(f, heard.Failed)}
 	}, func(result any) {
 		d, ok := result.(verdict)
 		switch {
@@ -159,6 +160,14 @@ func unheard(f *auth.Fault, failed []string) *auth.Fault {
 	g := *f
 	g.Why += "; " + strings.Join(failed, "; ")
 	return &g
+}
+
+// unknownRevocation is what an operator who relies on CRLs or OCSP must read of an accepted proof.
+func unknownRevocation(ev *auth.Evidence) string {
+	if slices.ContainsFunc(ev.Links, func(l auth.Link) bool { return l.State == auth.LinkUnknown }) {
+		return ", revocation not known"
+	}
+	return ""
 }
 
 // inquire asks who knows of revocations; an empty answer is one too.

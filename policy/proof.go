@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"cygnet/ike/auth"
+	"cygnet/ike/wire"
 	"cygnet/xfrm/alg"
 )
 
@@ -203,6 +204,13 @@ func (r *reader) trust(t *table) (p Proof) {
 	}
 	if len(p.Trust.Roots) == 0 {
 		p.Trust.Roots, p.Trust.Intermediates = p.Trust.Intermediates, nil
+	}
+	for _, l := range crls { // of an intermediate CA that the peer sends it may be, so that it is no error
+		by := func(c *x509.Certificate) bool { return bytes.Equal(c.RawSubject, l.RawIssuer) }
+		if !slices.ContainsFunc(ca, by) {
+			t.warning("crl", "crl-of-another", "name the CRL of the CA that issues the peers' certificates", "crl in %s: the CRL of %s is of no CA in ca, so it revokes nothing that this CA issued",
+				t.path, wire.NewText([]byte(l.Issuer.String())))
+		}
 	}
 	if err := p.Trust.Check(); err != nil {
 		t.problem("ca", "bad-trust", "name a CA's certificate in ca, the peer's own in cert", "%s: %v", t.path, err)

@@ -41,7 +41,7 @@ func issue(t *testing.T, name string, days int, by *issued) *issued {
 	if by != nil {
 		parent, signer = by.cert, by.key
 	} else {
-		c.KeyUsage = x509.KeyUsageCertSign
+		c.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
 	if err != nil {
@@ -228,6 +228,27 @@ func TestExpiring(t *testing.T) {
 		}
 		if !ok {
 			t.Errorf("day %d: %v", c.days, ps)
+		}
+	}
+}
+
+// TestCRLOfAnotherCA: such a list revokes nothing, and who relies on it must know.
+func TestCRLOfAnotherCA(t *testing.T) {
+	files, content := proofFiles(t)
+	crl := func(ca *issued) []byte {
+		der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: proofTime, NextUpdate: proofTime.Add(time.Hour)}, ca.cert, ca.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
+	}
+	own, another := issue(t, "ca.example", 400, nil), issue(t, "another.example", 400, nil)
+	content["ca.pem"] = own.pem
+	for name, want := range map[string]int{"own": 0, "another": 1} {
+		content["list"] = crl(map[string]*issued{"own": own, "another": another}[name])
+		_, problems := Parse(proofs(`id = "gw-a.example"`, `id = "gw-b.example", ca = "ca.pem", crl = "list"`, `psk = { file = "psk" }`), files)
+		if len(problems) != want || want > 0 && (problems[0].Code != "crl-of-another" || !problems[0].Warning || !strings.Contains(problems[0].Text, "CN=another.example")) {
+			t.Errorf("%s: %v", name, problems)
 		}
 	}
 }
