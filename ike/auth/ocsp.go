@@ -78,6 +78,12 @@ func OCSPFresh(response []byte, cert, issuer *x509.Certificate, at time.Time) (u
 	return l.Until, err
 }
 
+// CheckOCSP says why what came as an OCSP response is none: it cannot be read, or the responder does not answer. Who signed it is not looked at.
+func CheckOCSP(response []byte) error {
+	_, err := readOCSP(response)
+	return err
+}
+
 // ocspRequest asks about one certificate by SHA-1, as RFC 5019 section 2.1.1 wants it; nil if it cannot be built.
 func ocspRequest(c, issuer *x509.Certificate) []byte {
 	der, err := ocsp.CreateRequest(c, issuer, &ocsp.RequestOptions{Hash: crypto.SHA1})

@@ -29,6 +29,7 @@ const (
 	maxCRL   = 16 << 20
 	atOnce   = 4                // connections
 	maxKept  = 256              // answers
+	maxHeld  = 64 << 20         // octets of them
 	keptGood = 10 * time.Minute // an answer is not asked for again; what it says may end earlier, which ike/auth sees
 	keptBad  = time.Minute      // nor is one that could not be had
 )
@@ -48,6 +49,7 @@ type Fetcher struct {
 
 	mu   sync.Mutex
 	kept map[key]answer
+	held int // octets of what is kept
 }
 
 type key [sha256.Size]byte
@@ -106,15 +108,20 @@ func (f *Fetcher) Fetch(ctx context.Context, sources []auth.Source) (found auth.
 			found.OCSP = append(found.OCSP, bodies[i])
 		default:
 			list, err := auth.ParseCRLs(bodies[i])
-			if err != nil {
-				results[i].Err = err
-				f.forget(s)
-				continue
-			}
+			results[i].Err = err
 			found.CRLs = append(found.CRLs, list...)
 		}
 	}
 	return found, results
+}
+
+// read says why an answer is none.
+func read(s auth.Source, body []byte) error {
+	if s.Kind == auth.SourceOCSP {
+		return auth.CheckOCSP(body)
+	}
+	_, err := auth.ParseCRLs(body)
+	return err
 }
 
 func keyOf(s auth.Source) key {
@@ -122,12 +129,6 @@ func keyOf(s auth.Source) key {
 	fmt.Fprintf(h, "%d %q\n", s.Kind, s.URL)
 	h.Write(s.Request)
 	return key(h.Sum(nil))
-}
-
-func (f *Fetcher) forget(s auth.Source) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.kept, keyOf(s))
 }
 
 // one answers from memory or from the network.
@@ -146,9 +147,12 @@ func (f *Fetcher) one(ctx context.Context, s auth.Source) (body []byte, cached b
 		return nil, false, errors.New("too many others are being asked")
 	}
 	body, err = f.ask(ctx, s)
+	if err == nil {
+		err = read(s, body)
+	}
 	life := keptGood
-	if err != nil {
-		life = keptBad
+	if err != nil { // also of who does not want to answer now, or of somebody on the way
+		life, body = keptBad, nil
 	}
 	f.keep(k, answer{f.now().Add(life), body, err})
 	return body, false, err
@@ -158,21 +162,28 @@ func (f *Fetcher) one(ctx context.Context, s auth.Source) (body []byte, cached b
 func (f *Fetcher) keep(k key, a answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.kept) >= maxKept {
-		now := f.now()
+	f.drop(k)
+	full := func() bool { return len(f.kept) >= maxKept || f.held+len(a.body) > maxHeld }
+	if now := f.now(); full() {
 		for o, b := range f.kept {
 			if !now.Before(b.until) {
-				delete(f.kept, o)
+				f.drop(o)
 			}
-		}
-		for o := range f.kept {
-			if len(f.kept) < maxKept {
-				break
-			}
-			delete(f.kept, o)
 		}
 	}
+	for o := range f.kept {
+		if !full() {
+			break
+		}
+		f.drop(o)
+	}
 	f.kept[k] = a
+	f.held += len(a.body)
+}
+
+func (f *Fetcher) drop(k key) {
+	f.held -= len(f.kept[k].body)
+	delete(f.kept, k)
 }
 
 // ask goes to the network.

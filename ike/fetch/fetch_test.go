@@ -2,6 +2,8 @@ package fetch
 
 import (
 	"context"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -53,6 +55,7 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	})
+	mux.HandleFunc("/later", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte{0x30, 3, 0x0a, 1, 3}) })
 	mux.HandleFunc("/rubbish", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("rubbish")) })
 	s := httptest.NewServer(mux)
 	defer s.Close()
@@ -65,6 +68,8 @@ func TestRefusals(t *testing.T) {
 		{auth.SourceCRL, s.URL + "/moved", "it redirects, which is not followed"},
 		{auth.SourceOCSP, s.URL + "/big", "it sends more than 2097152 octets"},
 		{auth.SourceCRL, s.URL + "/rubbish", "CRL"},
+		{auth.SourceOCSP, s.URL + "/rubbish", "the OCSP response cannot be read"},
+		{auth.SourceOCSP, s.URL + "/later", "the OCSP responder did not answer: try later"},
 		{auth.SourceCRL, "https" + strings.TrimPrefix(s.URL, "http"), "by https nobody is asked"},
 		{auth.SourceCRL, "file:///etc/hostname", "by file nobody is asked"},
 	} {
@@ -84,8 +89,10 @@ func TestAnswersAreKept(t *testing.T) {
 			t.Errorf("asked by %s, %v", q.Method, q.Header)
 		}
 		if !works {
-			w.WriteHeader(http.StatusServiceUnavailable)
+			w.Write([]byte{0x30, 3, 0x0a, 1, 3}) // try later
+			return
 		}
+		w.Write(answering)
 	}))
 	defer s.Close()
 	now := time.Unix(1e9, 0)
@@ -108,6 +115,66 @@ func TestAnswersAreKept(t *testing.T) {
 	now = now.Add(keptBad)
 	ask("a", 4, false)
 }
+
+// TestMemoryIsBounded: in answers and in octets; what is asked last is there.
+func TestMemoryIsBounded(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	f := New(func() time.Time { return now })
+	for n, size := range []int{maxCRL, maxCRL, maxCRL, maxCRL, maxCRL, 1, 0, maxCRL} {
+		k := key{byte(n)}
+		for range 2 { // again: it takes the place of what was there
+			f.keep(k, answer{now.Add(keptGood), make([]byte, size), nil})
+		}
+		held := 0
+		for _, a := range f.kept {
+			held += len(a.body)
+		}
+		if _, ok := f.kept[k]; !ok || held > maxHeld || held != f.held {
+			t.Errorf("after %d: %d octets held, %d counted, there %v", n, held, f.held, ok)
+		}
+	}
+	for n := range 2 * maxKept {
+		f.keep(key{1, byte(n), byte(n >> 8)}, answer{until: now})
+	}
+	if len(f.kept) > maxKept {
+		t.Errorf("%d answers", len(f.kept))
+	}
+}
+
+// answering is an OCSP response in form, of nobody and about nothing.
+var answering = func() []byte {
+	basic, err := asn1.Marshal(struct {
+		Data struct {
+			Responder asn1.RawValue
+			At        time.Time `asn1:"generalized"`
+			List      []asn1.RawValue
+		}
+		Algorithm pkix.AlgorithmIdentifier
+		Signature asn1.BitString
+	}{Data: struct {
+		Responder asn1.RawValue
+		At        time.Time `asn1:"generalized"`
+		List      []asn1.RawValue
+	}{asn1.RawValue{Class: 2, Tag: 2, IsCompound: true, Bytes: []byte{4, 0}}, time.Unix(1e9, 0).UTC(), nil},
+		Algorithm: pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 3}}, Signature: asn1.BitString{Bytes: []byte{0}, BitLength: 8}})
+	if err != nil {
+		panic(err)
+	}
+	whole, err := asn1.Marshal(struct {
+		Status asn1.Enumerated
+		Bytes  struct {
+			Type asn1.ObjectIdentifier
+			Data []byte
+		} `asn1:"explicit,tag:0"`
+	}{Bytes: struct {
+		Type asn1.ObjectIdentifier
+		Data []byte
+	}{asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 48, 1, 1}, basic}})
+	if err != nil {
+		panic(err)
+	}
+	return whole
+}()
 
 // TestSlowIsGivenUp: by the caller's patience.
 func TestSlowIsGivenUp(t *testing.T) {
