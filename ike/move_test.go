@@ -55,6 +55,9 @@ func TestScatteredCheck(t *testing.T) {
 				return nil // b's check of C
 			}
 		}
+		if h, err := wire.ParseHeader(d.data); err == nil && d.from.Addr() == addrB && !h.Response() && d.to.Addr() == addrD && slices.Contains(n.b.sa.mobility.proven, addrD) {
+			t.Error("D counts as proved before a check of its own")
+		}
 		return []datagram{d}
 	}
 	n.roam(addrC)
