@@ -1,6 +1,7 @@
 package ike
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -40,5 +41,33 @@ func TestLostJob(t *testing.T) {
 				t.Fatalf("job %d of %s", k, side)
 			}
 		}
+	}
+}
+
+// TestLostJobWords: who waits for a key that is never computed reads why there is none.
+func TestLostJobWords(t *testing.T) {
+	n := newPair(t, two(`pfs = "x25519"`))
+	n.a.internal, n.a.loses = true, 1
+	n.a.step(Initiate{})
+	n.run(5*time.Minute, func() bool { return n.a.finish != nil })
+	n.a.wants(CodeInternal, "cannot make a key for ECP-256: "+notComputed)
+}
+
+// TestLateJob: a key pair that comes when its exchange is over is forgotten at once: nobody would use it.
+func TestLateJob(t *testing.T) {
+	n := newPair(t, two(`pfs = "x25519"`))
+	n.a.step(Initiate{})
+	n.both(2)
+	n.a.step(Rekey{Child: "lan"})
+	if n.a.sa.requests.current == nil || len(n.a.sa.computing) != 1 {
+		t.Fatal("no key is being computed")
+	}
+	n.a.do(func(sa *SA) { sa.done(sa.requests.current) })
+	n.run(time.Second, nil)
+	if len(n.kept.halves) == 0 || len(n.a.sa.computing) != 0 {
+		t.Fatal("the key never came")
+	}
+	if left := n.kept.left(); strings.Contains(strings.Join(left, ","), "private value") {
+		t.Errorf("left are %v", left)
 	}
 }

@@ -157,9 +157,7 @@ func peerAddresses(ps []wire.Payload, from Path) (list []netip.Addr, told bool) 
 // prove notes that the peer receives at an address.
 func (m *mobility) prove(a netip.Addr) {
 	m.proven = append(slices.DeleteFunc(m.proven, func(x netip.Addr) bool { return x == a }), a)
-	if n := len(m.proven); n > maxProven {
-		m.proven = slices.Delete(m.proven, 0, n-maxProven)
-	}
+	m.proven = m.proven[max(len(m.proven)-maxProven, 0):]
 }
 
 // cookie2 finds the COOKIE2 of a message; nil: none of a legal length.
