@@ -57,7 +57,7 @@ func judge(chain []*x509.Certificate, responder bool) *Fault {
 			Hint: UsageHint}
 	}
 	for _, ca := range chain[1:] {
-		if why := mayIssue(ca); why != "" {
+		if why := mayIssue(ca, responder); why != "" {
 			return &Fault{Code: FaultUsage, Why: fmt.Sprintf("the CA %s may not issue certificates for this: %s", label(ca), why), Hint: "use another CA"}
 		}
 	}

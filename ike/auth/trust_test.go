@@ -196,6 +196,18 @@ func TestUsage(t *testing.T) {
 	if _, f := p.trust().Verify(claim(t, "gw.example", web.issue(t, "p256"), web.cert)); f != nil {
 		t.Errorf("a CA for the web: %v", f)
 	}
+	users := p.root.sub(t, "Users CA", "p384", usage(x509.ExtKeyUsageClientAuth))
+	for what, change := range map[string]change{"none": usage(), "serverAuth": usage(x509.ExtKeyUsageServerAuth), "any": usage(x509.ExtKeyUsageAny)} {
+		cl := claim(t, "gw.example", users.issue(t, "p256", change), users.cert)
+		cl.Responder = false
+		if _, f := p.trust().Verify(cl); f != nil {
+			t.Errorf("a CA for users, %s, of an initiator: %v", what, f)
+		}
+		cl.Responder = true
+		if _, f := p.trust().Verify(cl); f == nil || f.Code != FaultUsage {
+			t.Errorf("a CA for users issues a gateway, %s: %v", what, f)
+		}
+	}
 }
 
 // Name constraints count for each kind of identity.

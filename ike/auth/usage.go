@@ -26,24 +26,25 @@ func usable(c *x509.Certificate, responder bool) string {
 	if c.KeyUsage != 0 && c.KeyUsage&(x509.KeyUsageDigitalSignature|x509.KeyUsageContentCommitment) == 0 {
 		return "its keyUsage has neither digitalSignature nor nonRepudiation"
 	}
-	if !restricted(c) || allowsIKE(c) || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth) {
-		return ""
-	}
-	if slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth) {
-		if !responder {
-			return ""
-		}
-		return "its extendedKeyUsage is clientAuth alone: it is a user's, not a gateway's"
-	}
-	return "its extendedKeyUsage is " + usages(c) + ", not serverAuth, clientAuth or ipsecIKE"
+	return allows(c, responder, "it is a user's, not a gateway's")
 }
 
-// mayIssue says why a CA may not issue certificates for IKE, or "": extended key usages of a CA bound those below it, as all who check them have it.
-func mayIssue(ca *x509.Certificate) string {
-	if !restricted(ca) || allowsIKE(ca) || slices.Contains(ca.ExtKeyUsage, x509.ExtKeyUsageServerAuth) || slices.Contains(ca.ExtKeyUsage, x509.ExtKeyUsageClientAuth) {
+// mayIssue says why a CA may not issue certificates for this, or "": extended key usages of a CA bound those below it, as all who check them have it. A CA for users makes
+// no gateway.
+func mayIssue(ca *x509.Certificate, responder bool) string {
+	return allows(ca, responder, "it is for users, not for gateways")
+}
+
+// allows says why the extended key usages of a certificate forbid what it is used for, or ""; users are the words for one that is for users alone.
+func allows(c *x509.Certificate, responder bool, users string) string {
+	client := slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+	switch {
+	case !restricted(c) || allowsIKE(c) || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth), client && !responder:
 		return ""
+	case client:
+		return "its extendedKeyUsage is clientAuth alone: " + users
 	}
-	return "its extendedKeyUsage is " + usages(ca) + ", not serverAuth, clientAuth or ipsecIKE"
+	return "its extendedKeyUsage is " + usages(c) + ", not serverAuth, clientAuth or ipsecIKE"
 }
 
 func restricted(c *x509.Certificate) bool { return len(c.ExtKeyUsage)+len(c.UnknownExtKeyUsage) > 0 }
