@@ -36,11 +36,17 @@ func (sa *SA) settle(old *child) {
 		theirs.redundant, theirs.outboundDue, theirs.surplus = true, 0, sa.now.Add(redundantLimit)
 		sa.ignored("both sides rekeyed child %s: the peer closes its %s", theirs.config.Name, theirs.spiText())
 	}
-	if !old.gone && !old.deleting {
-		sa.remove(old, false, true) // what is sent from here on goes through the new one
-		old.deleting = true
-		sa.postpone(deleteDelay, &deleteExchange{spis: []uint32{old.spiIn}, children: []*child{old}, why: "replaced"})
+	sa.retire(old, "replaced")
+}
+
+// retire deletes a child whose traffic another carries: it ends sending at once, and is deleted when what it has sent is there.
+func (sa *SA) retire(c *child, why string) {
+	if c.gone || c.deleting {
+		return
 	}
+	sa.remove(c, false, true)
+	c.deleting = true
+	sa.postpone(deleteDelay, &deleteExchange{spis: []uint32{c.spiIn}, children: []*child{c}, why: why})
 }
 
 // replacement is the successor of old that we made, or that the peer made. old itself may be gone already.
@@ -63,8 +69,7 @@ func (sa *SA) outdone(c *child) bool {
 func (sa *SA) giveUp(c *child) {
 	c.redundant = true
 	sa.ignored("both sides rekeyed child %s at once: ours is closed, %s", c.config.Name, c.spiText())
-	sa.remove(c, false, true)
-	sa.deleteChild(c, "redundant")
+	sa.retire(c, "redundant")
 }
 
 // takeOver: a child went that carried the traffic of others which wait for it, such as the winner of a collision that the peer closed nevertheless.

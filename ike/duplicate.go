@@ -62,9 +62,9 @@ func (sa *SA) wakeDuplicates() {
 		c.surplus = 0
 		switch {
 		case c.redundant:
-			sa.deleteChild(c, "both sides rekeyed it at once, and the peer has not closed its own")
+			sa.retire(c, "both sides rekeyed it at once, and the peer has not closed its own")
 		case sa.duplicate(c) != nil:
-			sa.deleteChild(c, "an equal one stands beside it, as both sides raised it at the same time")
+			sa.retire(c, "an equal one stands beside it, as both sides raised it at the same time")
 		}
 	}
 }

@@ -46,10 +46,13 @@ func (sa *SA) lost(x exchange, r *Refusal) {
 	sa.bad(x, r)
 }
 
-// bad: a response that cannot be used leaves the two sides with different states; the IKE SA goes (RFC 7296 section 2.21).
+// bad: a response that cannot be used leaves the two sides with different states; the IKE SA goes (RFC 7296 section 2.21), if it is not going already.
 func (sa *SA) bad(x exchange, r *Refusal) {
 	sa.done(x)
 	sa.refused(r, "")
+	if sa.phase.name() == phaseClosing {
+		return
+	}
 	sa.close(r.Code, r.Why, true, &lastExchange{&wire.Delete{Protocol: wire.ProtoIKE}})
 }
 

@@ -147,9 +147,10 @@ type fading struct {
 	lineage string
 }
 
-// outlive keeps the inbound SA of a child that was replaced for a little longer.
+// outlive keeps the inbound SA of a child for a little longer, when another carries its traffic from here on.
 func (sa *SA) outlive(c *child) {
-	if c.in != installed || sa.successor(c) == nil && !c.redundant {
+	other := sa.findChild(func(x *child) bool { return x != c && x.config == c.config && x.in == installed && !x.deleting })
+	if c.in != installed || other == nil && !c.redundant {
 		return
 	}
 	sa.fading = append(sa.fading, fading{sa.now.Add(inboundGrace), c.inID(), sa.lineage(c)})

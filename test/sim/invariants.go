@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"cygnet/ike"
+	"cygnet/ike/shard"
+	"cygnet/ike/wire"
 	"cygnet/xfrm"
 	"cygnet/xfrm/xfrmfake"
 )
@@ -188,6 +190,23 @@ func (n *node) unsettledDriver(machines []ike.Status) string {
 	}
 	for id := range want {
 		return fmt.Sprintf("%s: %v of a child is not in the data plane", n.name, id)
+	}
+	return n.unsettledClaims(machines)
+}
+
+// unsettledClaims: a child claims what it carries, once, and nothing of an earlier one is left behind its claims.
+func (n *node) unsettledClaims(machines []ike.Status) string {
+	for _, m := range machines {
+		want, spi := 0, wire.SPI(m.SPIr)
+		if m.Initiated {
+			spi = wire.SPI(m.SPIi)
+		}
+		for _, c := range m.Children {
+			want += len(n.sad[c.In].Selectors) + len(n.sad[c.Out].Selectors)
+		}
+		if claims, _ := n.plane.ledger.Holds(shard.Owner(spi)); claims != want {
+			return fmt.Sprintf("%s: %016x has %d claims, its children need %d", n.name, uint64(spi), claims, want)
+		}
 	}
 	return ""
 }

@@ -274,6 +274,7 @@ func (n *node) do(spi wire.SPI, action ike.Action) {
 	case shard.Opened:
 		n.toDirectory(directory.Opened{Connection: a.Connection, SPI: spi})
 	case ike.Claim:
+		n.moveWhileTwo(a.Connection)
 		n.toDirectory(directory.Claimed{SPI: spi, Claim: a})
 	case ike.Adopt:
 		if a.Inherits {

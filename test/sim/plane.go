@@ -40,6 +40,7 @@ type said struct {
 func (p *plane) batch(spi wire.SPI, a ike.SADB) {
 	owner := shard.Owner(spi)
 	p.spis[owner] = spi
+	p.n.lastMoment(a.Batch)
 	reqid, err := p.apply(owner, a.Batch, true)
 	if p.n.alive {
 		p.n.tell(spi, ike.SADBDone{Token: a.Token, Err: err, ReqID: reqid})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"cygnet/ike"
 	"cygnet/xfrm"
 	"cygnet/xfrm/xfrmfake"
 )
@@ -49,6 +50,68 @@ func (w *world) aroundRekey(n *node, connection, child string) {
 			}
 		}
 	}
+}
+
+// lastMoment sends a packet on each outbound SA that is about to go; the answer to the Delete that ends it may be there first.
+func (n *node) lastMoment(b xfrm.Batch) {
+	for _, id := range b.Remove {
+		s := n.sad[id]
+		if s == nil || s.Direction != xfrm.Out || !n.w.renewing {
+			continue
+		}
+		for _, e := range n.conns {
+			for k := range e.conn.children {
+				if p := e.packet(k); e.conn.want && !e.counted() && !e.other().counted() && carries(s, p) {
+					n.w.saw("packet at the last moment")
+					n.w.probe(e.conn, k, e.side, true)
+				}
+			}
+		}
+	}
+}
+
+func carries(s *said, p xfrmfake.Packet) bool {
+	return slices.ContainsFunc(s.Selectors, func(x xfrm.Selector) bool { return x.Src.Contains(p.Src) && x.Dst.Contains(p.Dst) })
+}
+
+// moveWhileTwo has a NAT forget its mappings while two IKE SAs of one connection stand behind it: what the peer sends then belongs to one of them, and the other must follow.
+func (n *node) moveWhileTwo(connection string) {
+	i := slices.IndexFunc(n.conns, func(e *end) bool { return e.name() == connection })
+	if i < 0 || !n.w.renewing {
+		return
+	}
+	w, e := n.w, n.conns[i]
+	x := e.other().node.nat
+	if x == nil || len(x.nodes) > 1 {
+		return
+	}
+	w.after(w.between(50*time.Millisecond, 1200*time.Millisecond), func() {
+		if !w.renewing || len(e.serving()) < 2 {
+			return
+		}
+		w.saw("NAT rebinding under two IKE SAs")
+		x.rebind()
+		w.moved = w.now
+		for at := time.Duration(0); at < 200*time.Millisecond; at += 50 * time.Millisecond {
+			w.after(at, func() {
+				for k := range e.conn.children {
+					w.probe(e.conn, k, 1-e.side, false)
+				}
+			})
+		}
+		w.after(400*time.Millisecond, func() {
+			for _, m := range e.serving() {
+				if to, _ := w.behind(m.Path.Remote); to != e.other().node {
+					w.fail(Loss, "%s: an IKE SA has not followed its peer, of which another has heard: %s is at %v", n.name, brief(m), m.Path.Remote)
+				}
+			}
+		})
+	})
+}
+
+// serving are the established IKE SAs of the connection there.
+func (e *end) serving() []ike.Status {
+	return slices.DeleteFunc(e.node.machines(), func(m ike.Status) bool { return m.Connection != e.name() || m.Phase != "established" })
 }
 
 // counted: packets themselves cause the next rekey.
@@ -98,7 +161,7 @@ func (w *world) carry(from, to *end, id xfrm.SAID, p xfrmfake.Packet, must bool)
 	}
 	lost := func(why string) {
 		w.story(from.node, "the packet is lost: %s", why)
-		if must {
+		if must && !(w.moved != 0 && w.now.Sub(w.moved) < time.Second) { // what was on its way through a mapping is lost with it
 			w.fail(Loss, "a packet of %s, child of %s, in %v was lost: %s", from.name(), to.name(), id, why)
 		}
 	}
@@ -121,6 +184,7 @@ func (w *world) carry(from, to *end, id xfrm.SAID, p xfrmfake.Packet, must bool)
 		return
 	}
 	from.node.used(out)
+	w.outlives(from, id)
 	keys, encap := out.keys, out.Encap
 	w.after(delay, func() {
 		n, local := w.behind(dst)
@@ -145,6 +209,24 @@ func (w *world) carry(from, to *end, id xfrm.SAID, p xfrmfake.Packet, must bool)
 				n.driver.Raise(xfrm.Mapping{ID: in.ID, From: src})
 			}
 			n.drain()
+		}
+	})
+}
+
+// outlives: an outbound SA goes with its child, and is not used any longer than until the data plane has heard of it.
+func (w *world) outlives(from *end, id xfrm.SAID) {
+	n := from.node
+	orphan := func() bool {
+		return n.alive && n.sad[id] != nil && !slices.ContainsFunc(n.machines(), func(m ike.Status) bool {
+			return slices.ContainsFunc(m.Children, func(c ike.ChildStatus) bool { return c.Out == id })
+		})
+	}
+	if !w.renewing || !orphan() {
+		return
+	}
+	w.after(5*time.Millisecond, func() {
+		if w.renewing && orphan() {
+			w.fail(Pairs, "%s sends on %v, whose child is gone", n.name, id)
 		}
 	})
 }

@@ -70,6 +70,7 @@ type world struct {
 	wild     bool        // the fault period
 	calm     bool        // a run without any fault: no packet may be lost
 	renewing bool        // lifetimes are short, and no packet may be lost
+	moved    ike.Time    // when a NAT forgot its mappings under two IKE SAs
 	rekeys   bool        // lifetimes are short
 	recent   []*packet   // genuine packets, for the adversary
 	flooded  map[netip.Addr]*flood
