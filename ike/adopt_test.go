@@ -1,6 +1,7 @@
 package ike
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -251,5 +252,30 @@ func TestIKERekeyAnswerInHand(t *testing.T) {
 	}
 	if met == 0 {
 		t.Error("the Delete never met the answer")
+	}
+}
+
+// TestLoserAsksNothing: an IKE SA that goes, since both sides rekeyed at once, asks for nothing that it meant to.
+func TestLoserAsksNothing(t *testing.T) {
+	for name, goes := range map[string]func(*SA){"surrender": (*SA).surrender, "yield": func(sa *SA) { sa.yield(sa) }} {
+		n := newPair(t, two(""))
+		n.a.step(Initiate{})
+		n.both(2)
+		n.hook = func(datagram) []datagram { return nil }
+		n.a.do(func(sa *SA) {
+			sa.queue = append(sa.queue, &livenessExchange{}, &createExchange{config: sa.conn.Children[0]})
+			sa.postponed = append(sa.postponed, postponed{at: sa.now.Add(time.Second), x: &createExchange{config: sa.conn.Children[1]}})
+			goes(sa)
+		})
+		all := append(slices.Clone(n.a.sa.queue), n.a.sa.requests.current)
+		for _, p := range n.a.sa.postponed {
+			all = append(all, p.x)
+		}
+		for _, x := range all {
+			switch x.(type) {
+			case *livenessExchange, *createExchange:
+				t.Errorf("%s: %s is still meant", name, x.name())
+			}
+		}
 	}
 }

@@ -344,6 +344,9 @@ func TestTrap_7383_7_Bounded(t *testing.T) {
 	if f.collecting() || !n.b.sa.Established() {
 		t.Fatal("after the limit: fragments are still here, or the IKE SA is not")
 	}
+	if said := n.b.texts(CodeIgnored); !slices.Contains(said, "INFORMATIONAL: only 31 of 64 fragments came in 30 s") {
+		t.Errorf("b says %q", said)
+	}
 	if answer := n.feed(n.a.cut(h, 2, pad(50))...); len(answer) != 1 {
 		t.Errorf("with the same message ID: %d answers", len(answer))
 	}

@@ -6,6 +6,9 @@
 // Mutations: drop a statement, negate a condition (of an if, or of a case that stands for one), move a comparison by one, add one, swap two
 // arguments. A mutant that does not compile does not count. Noticed means that a test that passes without the mutant fails or hangs with it.
 // Survivors that no test could notice are explained in survivors.txt; they count as survivors all the same.
+//
+// Measured, with a seed for which nothing had been done: of 60 (-seed 11) 50 were noticed, 83 %. Two of the ten survivors could not be noticed at all, and three
+// have a test now.
 package main
 
 import (
