@@ -101,7 +101,8 @@ func (a attribute) text() (string, bool) {
 		for i := range units {
 			units[i] = uint16(a.value[2*i])<<8 | uint16(a.value[2*i+1])
 		}
-		return string(utf16.Decode(units)), true
+		s := string(utf16.Decode(units))
+		return s, !strings.ContainsRune(s, utf8.RuneError) // half a surrogate pair
 	}
 	return "", false
 }

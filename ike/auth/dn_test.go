@@ -150,3 +150,20 @@ func TestPattern(t *testing.T) {
 		t.Error("no identity is a pattern")
 	}
 }
+
+// TestHalfSurrogates: a BMPString with half a pair is no text; two such values are not equal because neither can be read.
+func TestHalfSurrogates(t *testing.T) {
+	value := func(b ...byte) string {
+		der, err := dn{{{oid: "2.5.4.3", tag: tagBMP, value: b}}}.der()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(der)
+	}
+	if equalDN(value(0xd8, 0), value(0xd8, 1)) || equalDN(value(0xd8, 0), value(0xff, 0xfd)) {
+		t.Error("names that cannot be read are equal")
+	}
+	if !equalDN(value(0xd8, 0), value(0xd8, 0)) {
+		t.Error("a name is not equal to itself")
+	}
+}
