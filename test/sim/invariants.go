@@ -211,10 +211,10 @@ func (n *node) unsettledClaims(machines []ike.Status) string {
 	return ""
 }
 
-// fades: an inbound SA outlives the rekey of its child a little, for packets that are on their way.
+// fades: an inbound SA outlives its child by two seconds where another carries its traffic, for packets that are on their way.
 func (n *node) fades(id xfrm.SAID) bool {
-	const grace = 10 * time.Second
-	if !n.w.rekeys || n.sad[id].Direction != xfrm.In {
+	const grace = 4 * time.Second
+	if n.sad[id].Direction != xfrm.In {
 		return false
 	}
 	if n.fading[id] == 0 {
@@ -231,7 +231,7 @@ func (w *world) pairs() {
 		}
 		for _, id := range n.heldSAs() {
 			s := n.sad[id]
-			if w.partner(n, s) == nil && n.fading[id] == 0 {
+			if w.partner(n, s) == nil && !n.fades(id) {
 				w.fail(Pairs, "%s: %v (direction %d) has no partner; %s", n.name, id, s.Direction, w.unsettled())
 			}
 		}
