@@ -156,32 +156,33 @@ func (p *plane) apply(op xfrm.Op) error {
 
 // host is one end: a machine, its data plane and what was said.
 type host struct {
-	t        testing.TB
-	net      *network
-	name     string
-	config   Config
-	sa       *SA   // the machine that has the connection
-	others   []*SA // that it replaced, or that have not inherited
-	plane    *plane
-	reports  []Report
-	claims   []Claim
-	reauth   []Reauthenticate
-	moved    []Moved
-	finish   *Finish
-	sends    []Send
-	alive    int // keepalives sent
-	jobs     int // so far
-	loses    int // the number of the job that is never answered; 0: none
-	usage    UsageDone
-	seen     map[sentKey][]byte // protected messages by ID: repeats must be identical
-	internal bool               // CodeInternal is expected
-	lookup   []netip.Addr       // of the peer, when it is looked up
-	source   netip.Addr         // towards any peer, once it is not the first; unspecified: there is none
-	asked    []auth.Source      // about revocations
-	revoked  auth.Revocations   // what is answered
-	accept   func(Packet) bool  // a responder asks before it makes a machine
-	heard    int                // how many reports are of no interest
-	results  func(any) any      // what becomes of the results of its jobs; nil: nothing
+	t          testing.TB
+	net        *network
+	name       string
+	config     Config
+	sa         *SA   // the machine that has the connection
+	others     []*SA // that it replaced, or that have not inherited
+	plane      *plane
+	reports    []Report
+	claims     []Claim
+	reauth     []Reauthenticate
+	moved      []Moved
+	finish     *Finish
+	sends      []Send
+	alive      int // keepalives sent
+	jobs       int // so far
+	loses      int // the number of the job that is never answered; 0: none
+	usage      UsageDone
+	seen       map[sentKey][]byte // protected messages by ID: repeats must be identical
+	internal   bool               // CodeInternal is expected
+	lookup     []netip.Addr       // of the peer, when it is looked up
+	source     netip.Addr         // towards any peer, once it is not the first; unspecified: there is none
+	unroutable []netip.Addr       // to which the host has no way
+	asked      []auth.Source      // about revocations
+	revoked    auth.Revocations   // what is answered
+	accept     func(Packet) bool  // a responder asks before it makes a machine
+	heard      int                // how many reports are of no interest
+	results    func(any) any      // what becomes of the results of its jobs; nil: nothing
 }
 
 type sentKey struct {
@@ -548,6 +549,10 @@ func (h *host) resolve(r Resolve) ResolveDone {
 	}
 	if r.Remote.IsValid() {
 		d.Remote = append([]netip.Addr{r.Remote}, r.Others...)
+	}
+	d.Remote = slices.DeleteFunc(slices.Clone(d.Remote), func(a netip.Addr) bool { return slices.Contains(h.unroutable, a) })
+	if len(d.Remote) == 0 {
+		return ResolveDone{Token: r.Token, Err: errors.New("no route")}
 	}
 	switch {
 	case r.Local.IsValid():

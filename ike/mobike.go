@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cygnet/ike/wire"
+	"cygnet/policy"
 )
 
 // MOBIKE (RFC 4555): the initiator of the first IKE SA chooses the path and tells the peer, and both keep a list of the other's addresses. This
@@ -97,15 +98,14 @@ func (sa *SA) furtherAddresses() []netip.Addr {
 
 // protects reports whether an address of ours lies in a network that a child protects, unless that is everything.
 func (sa *SA) protects(a netip.Addr) bool {
-	for _, c := range sa.conn.Children {
-		for _, ts := range c.Local {
-			all := ts.Start.IsUnspecified()
-			if !all && ts.Start.BitLen() == a.BitLen() && ts.Start.Compare(a) <= 0 && a.Compare(ts.End) <= 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(sa.conn.Children, func(c *policy.Child) bool { return covers(c.Local, a) })
+}
+
+// covers reports whether selectors other than "everything" hold an address.
+func covers(list []policy.TS, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(ts policy.TS) bool {
+		return !ts.Start.IsUnspecified() && ts.Start.BitLen() == a.BitLen() && ts.Start.Compare(a) <= 0 && a.Compare(ts.End) <= 0
+	})
 }
 
 // usable reports whether an address can be one end of a path.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cygnet/ike/wire"
+	"cygnet/policy"
 )
 
 // An IKE SA with MOBIKE moves when the initiator says so (RFC 4555 section 3.5). Its own SAs move at once, when it is only its own address that
@@ -58,7 +59,12 @@ func (sa *SA) seek(why string, dead bool) {
 		return
 	}
 	m.seeking = sa.wait(func(ev Event) {
-		if d, ok := ev.(ResolveDone); ok && d.Token == m.seeking && sa.phase.name() == phaseEstablished {
+		d, ok := ev.(ResolveDone)
+		switch {
+		case !ok || d.Token != m.seeking || sa.phase.name() != phaseEstablished:
+		case dead && unfound(d): // no way leads to the peer's other addresses: what was sent to this one is waited for to its end
+			m.tried = append(m.tried, list...)
+		default:
 			sa.found(d, why)
 		}
 	})
@@ -78,7 +84,7 @@ func (sa *SA) candidates(dead bool) (list []netip.Addr) {
 		m.tried = append(m.tried, now)
 	}
 	add := func(a netip.Addr) {
-		if a.IsValid() && !slices.Contains(list, a) && !slices.Contains(m.tried, a) {
+		if a.IsValid() && !slices.Contains(list, a) && !slices.Contains(m.tried, a) && (a == now || sa.reachable(a)) {
 			list = append(list, a)
 		}
 	}
@@ -93,9 +99,21 @@ func (sa *SA) candidates(dead bool) (list []netip.Addr) {
 	return list
 }
 
+// reachable: an address of the peer may lie on a path. One of another family than our configured address does not, nor does one behind the tunnel
+// itself: gateways tell all addresses that they have.
+func (sa *SA) reachable(a netip.Addr) bool {
+	if local := sa.conn.Local.Address; local.IsValid() && local.Unmap().Is4() != a.Is4() {
+		return false
+	}
+	return !slices.ContainsFunc(sa.conn.Children, func(c *policy.Child) bool { return covers(c.Remote, a) })
+}
+
+// unfound: the host has no way to any of the addresses.
+func unfound(d ResolveDone) bool { return d.Err != nil || !d.Local.IsValid() || len(d.Remote) == 0 }
+
 // found is the answer to seek.
 func (sa *SA) found(d ResolveDone, why string) {
-	if d.Err != nil || !d.Local.IsValid() || len(d.Remote) == 0 {
+	if unfound(d) {
 		text := ""
 		if d.Err != nil {
 			text = ": " + d.Err.Error()

@@ -2,6 +2,7 @@ package ike
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -297,4 +298,44 @@ func TestVictim(t *testing.T) {
 		t.Errorf("%d messages to the victim", sent)
 	}
 	t.Logf("%d messages in two minutes", sent)
+}
+
+// TestDeadPeerOfManyAddresses: a peer that told addresses to which no way leads, of another family and behind the tunnel, is dead: it is given up as soon as
+// one without them, and IKE goes to none of them.
+func TestDeadPeerOfManyAddresses(t *testing.T) {
+	v6 := netip.MustParseAddr("2001:db8::7")
+	for _, c := range []struct {
+		name  string
+		setup setup
+	}{{"our address is configured", setup{}}, {"our address is open", setup{a: strings.Replace(gwA, `address = "192.0.2.1"`, `address = "%any"`, 1)}}} {
+		t.Run(c.name, func(t *testing.T) {
+			var took []time.Duration
+			for _, told := range [][]netip.Addr{nil, {addrB, v6, netip.MustParseAddr("10.2.0.1"), addrB2}} {
+				n := newPair(t, c.setup)
+				n.up()
+				n.a.sa.mobility.peer, n.a.unroutable = told, []netip.Addr{v6, addrB2}
+				n.hook = func(d datagram) []datagram {
+					if to := d.to.Addr(); to != addrA && to != addrB {
+						t.Errorf("IKE goes to %v", to)
+					}
+					return nil
+				}
+				begun := n.now
+				n.run(time.Hour, func() bool { return n.a.finish != nil })
+				if n.a.finish == nil || n.a.finish.Code != CodeNoAnswer {
+					n.dump()
+					t.Fatalf("finish %v", n.a.finish)
+				}
+				for _, r := range n.a.reports {
+					if strings.Contains(r.Text, "no address from which") {
+						t.Errorf("told: %s", r.Text)
+					}
+				}
+				took = append(took, n.now.Sub(begun))
+			}
+			if took[1] > took[0] {
+				t.Errorf("given up after %v, without further addresses after %v", took[1], took[0])
+			}
+		})
+	}
 }
