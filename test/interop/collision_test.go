@@ -15,7 +15,7 @@ import (
 	"cygnet/test/rig"
 )
 
-// rounds is how often a row does what it is about: wanted times, or as often as the environment says by ROUNDS. Where CI is set it is a quarter of wanted, for the sake of time.
+// rounds is how often a row does what it is about: wanted times, or as often as the environment says by ROUNDS. Where CI is set it is a quarter of wanted and at most three times, for the sake of time.
 func rounds(t *testing.T, wanted int) int {
 	t.Helper()
 	if s := os.Getenv("ROUNDS"); s != "" {
@@ -26,7 +26,7 @@ func rounds(t *testing.T, wanted int) int {
 		return n
 	}
 	if os.Getenv("CI") != "" {
-		return wanted / 4
+		return min(wanted/4, 3)
 	}
 	return wanted
 }
