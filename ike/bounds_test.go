@@ -153,8 +153,7 @@ func TestGroupTries(t *testing.T) {
 		if len(*tried) != maxGroups {
 			t.Errorf("tried %v", *tried)
 		}
-		n.a.wants(CodeNoProposal, "198.51.100.7:500 wants another key exchange method than those we offer: AES-GCM-256 / PRF SHA2-256 / ECP-256, ECP-384",
-			"conn.d/test.toml:5: ike")
+		n.a.wants(CodePeerError, "198.51.100.7:500 wants a key of MODP-2048 (INVALID_KE_PAYLOAD) after keys of ECP-256, ECP-384, ECP-521, X25519: ")
 		n.a.wants(CodeIgnored, "the peer wants ECP-384 in place of ECP-256")
 	})
 	t.Run("child", func(t *testing.T) {

@@ -46,6 +46,15 @@ func initRefused(sa *SA, x *initExchange, n *wire.Notify) *Refusal {
 		r.Hint = fmt.Sprintf("%s must have an algorithm of each kind that the peer allows; many peers answer so too to an address that they do not know: "+
 			"theirs of us must be %v, or that of the NAT before us", where(sa.conn, "ike"), sa.path.Local.Addr())
 	case wire.NotifyInvalidKEPayload:
+		if g, ok := wantedGroup(n); ok && policy.OffersGroup(x.offered, g) { // nobody's configuration is wrong
+			var sent []string
+			for _, g := range x.tried {
+				sent = append(sent, suite.DHName(g))
+			}
+			r.Why = fmt.Sprintf("%v wants a key of %s (INVALID_KE_PAYLOAD) after keys of %s: it contradicts itself, or somebody forges its answers",
+				sa.path.Remote, suite.DHName(g), strings.Join(sent, ", "))
+			break
+		}
 		r.Code = CodeNoProposal
 		r.Why = fmt.Sprintf("%v wants another key exchange method than those we offer: %s", sa.path.Remote, offerText(x.offered))
 		r.Hint = where(sa.conn, "ike")

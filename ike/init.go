@@ -248,10 +248,10 @@ func (x *initExchange) onCookie(sa *SA, m *message) {
 // onError corrects the group, or remembers the reason until the attempt is given up.
 func (x *initExchange) onError(sa *SA, m *message) {
 	n := errorNotify(m.payloads)
-	if n.Kind == wire.NotifyInvalidKEPayload && len(n.Data) == 2 {
-		g := wire.GroupID(binary.BigEndian.Uint16(n.Data))
+	if g, ok := wantedGroup(n); ok {
 		// RFC 7296 section 1.2: again with the full list of proposals, which shows that we offered the group ourselves.
-		if policy.OffersGroup(x.offered, g) && suite.Supported(g) && !slices.Contains(x.tried, g) && len(x.tried) < maxGroups {
+		// Back to a group that was sent before too: what led away from it may have been forged. maxGroups bounds how often.
+		if policy.OffersGroup(x.offered, g) && suite.Supported(g) && g != x.group && len(x.tried) < maxGroups {
 			sa.ignored("the peer wants %s in place of %s", suite.DHName(g), suite.DHName(x.group))
 			x.group = g
 			sa.requests.forget()
@@ -260,6 +260,14 @@ func (x *initExchange) onError(sa *SA, m *message) {
 		}
 	}
 	x.doubt(sa, initRefused(sa, x, n))
+}
+
+// wantedGroup is what an INVALID_KE_PAYLOAD asks for.
+func wantedGroup(n *wire.Notify) (wire.GroupID, bool) {
+	if n.Kind != wire.NotifyInvalidKEPayload || len(n.Data) != 2 {
+		return wire.GroupNone, false
+	}
+	return wire.GroupID(binary.BigEndian.Uint16(n.Data)), true
 }
 
 // doubt remembers an unproved refusal. The first one is believed when the grace is over.

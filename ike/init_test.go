@@ -2,6 +2,7 @@ package ike
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,43 @@ func TestTrap_7296_21_InvalidKE(t *testing.T) {
 	if len(list) != 2 || len(sa0.Proposals[0].Transforms) != len(sa1.Proposals[0].Transforms) || ke.Group != wire.GroupECP256 {
 		t.Errorf("%d requests, last with group %d", len(list), ke.Group)
 	}
+}
+
+// TestForgedInvalidKE: a forged INVALID_KE_PAYLOAD leads away from the only group that the peer accepts, and the true one leads back.
+func TestForgedInvalidKE(t *testing.T) {
+	n := newPair(t, setup{a: strings.Replace(gwA, "-ecp256", "-ecp256-x25519", 1)})
+	first := true
+	n.b.accept = func(Packet) bool {
+		if first {
+			first = false
+			n.unprotected(0, wire.NewNotify(wire.NotifyInvalidKEPayload, []byte{0, 31}))
+			return false
+		}
+		return true
+	}
+	n.up()
+	want := []string{"the peer wants X25519 in place of ECP-256", "the peer wants ECP-256 in place of X25519"}
+	if got := n.a.texts(CodeIgnored); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	n.a.wants(CodeChosen, "ECP-256")
+}
+
+// TestInvalidKELoop: two who contradict each other about the group are not followed for ever (RFC 7296 section 2.6).
+func TestInvalidKELoop(t *testing.T) {
+	n := newPair(t, setup{a: strings.Replace(gwA, "-ecp256", "-ecp256-x25519", 1)})
+	n.b.accept = func(p Packet) bool {
+		m, _ := wire.Decode(p.Data)
+		ke, _ := wire.Find[*wire.KE](m.Payloads)
+		n.unprotected(0, wire.NewNotify(wire.NotifyInvalidKEPayload, []byte{0, byte(wire.GroupECP256 + wire.GroupX25519 - ke.Group)}))
+		return false
+	}
+	n.a.step(Initiate{})
+	n.run(2*time.Minute, func() bool { return n.a.finish != nil })
+	if n.a.finish == nil || len(n.a.texts(CodeIgnored)) < maxGroups || len(n.inits()) > maxGroups+3 {
+		t.Errorf("%d requests, finish %v", len(n.inits()), n.a.finish)
+	}
+	n.a.wants(CodePeerError, "198.51.100.7:500 wants a key of ECP-256 (INVALID_KE_PAYLOAD) after keys of ECP-256, X25519, ECP-256, X25519: it contradicts itself")
 }
 
 // TestTrap_7296_23_ErrorNotBelieved: a forged refusal that comes before the true answer does not end the attempt.
