@@ -30,6 +30,7 @@ type connection struct {
 
 	sas      []*sa               // in the order in which they came
 	starting bool                // a Start has not been answered yet
+	anewUp   bool                // Up came since: what the attempt meets may be mended already, so that its failure is not the last word
 	stale    bool                // what it opens is not wanted any more
 	renews   *sa                 // that it is to replace; nil: none
 	bringing []string            // children that the last Start brings up

@@ -338,6 +338,30 @@ func TestManualGivesUp(t *testing.T) {
 	s.status("down")
 }
 
+// An Up that comes during an attempt is answered by an attempt of its own, once: the failure may be of before the operator changed something.
+func TestUpDuringAttempt(t *testing.T) {
+	s := newStory(t, site("b", policy.StartManual))
+	s.do(Up{"b", nil}, "start b")
+	s.do(Opened{"b", 1})
+	s.do(Up{"b", nil})
+	s.finished(1, false, "report retry")
+	s.wait(time.Second, "start b")
+	s.do(Up{"b", nil}) // before the attempt has its IKE SA
+	s.do(Opened{"b", 2})
+	s.finished(2, false, "report retry")
+	s.wait(time.Second, "start b")
+	s.do(Opened{"b", 3})
+	s.finished(3, false)
+	s.status("down")
+
+	s.do(Up{"b", nil}, "start b")
+	s.do(Opened{"b", 4})
+	s.do(Up{"b", nil})
+	s.claimed(4, true, false) // it has done what Up asked for
+	s.finished(4, false)
+	s.status("down")
+}
+
 func TestManualDropBlocksOnlyWhileUp(t *testing.T) {
 	conn := site("b", policy.StartManual)
 	conn.Drop = true

@@ -113,7 +113,7 @@ func (t turn) claimed(ev Claimed) {
 		if !a.initiated {
 			t.cancel(c, a)
 		}
-		c.nextTry, c.raiseAt, c.raiseTries = 0, 0, 0
+		c.nextTry, c.raiseAt, c.raiseTries, c.anewUp = 0, 0, 0, false
 		if a.initiated {
 			c.noteAsked(t.now, c.bringing)
 		}

@@ -55,6 +55,7 @@ func (t turn) up(ev Up) {
 		t.raise(c.survivor(list), c.missing(), nil)
 	} else if c.attempting() {
 		c.queue(c.missing()...)
+		c.anewUp = true
 	}
 	t.settle(c)
 }
@@ -192,7 +193,7 @@ func (t turn) settle(c *connection) {
 
 // start asks for an initiator. Its children are its own business from now on.
 func (t turn) start(c *connection, children []string) {
-	c.starting, c.queued, c.asked, c.renews = true, nil, nil, nil
+	c.starting, c.anewUp, c.queued, c.asked, c.renews = true, false, nil, nil, nil
 	if c.bringing = slices.Clone(children); len(children) == 0 {
 		c.bringing = c.wantedChildren()
 	}
@@ -233,10 +234,11 @@ func (t turn) failed(c *connection, a *sa, why ike.Finish) {
 	if wasUp {
 		c.tries = 0
 	}
+	again := passes(why) || wasUp || c.anewUp
 	switch {
 	case c.wanted() == wantDown, c.wanted() == wantTrap && wasUp:
 		return
-	case !passes(why) && c.operator == wantUp && c.Start != policy.StartBoot && !wasUp:
+	case !again && c.operator == wantUp && c.Start != policy.StartBoot:
 		// The operator heard why and must change something first; a boot connection is tried again nevertheless, since it may be the
 		// peer's side that is changed.
 		c.operator, c.only, c.off = configured, nil, nil
@@ -245,7 +247,7 @@ func (t turn) failed(c *connection, a *sa, why ike.Finish) {
 	}
 	c.tries++
 	wait := t.pause(c.tries)
-	if !passes(why) && !wasUp {
+	if !again {
 		wait = t.pause(1 << 10)
 	}
 	c.nextTry = t.now.Add(wait)
