@@ -51,11 +51,18 @@ func asUID(uid uint32) func(*net.UnixConn) (cred, error) {
 // serve starts a server that ends with the test.
 func serve(t *testing.T, b Backend, creds func(*net.UnixConn) (cred, error)) (*Server, *Client) {
 	t.Helper()
+	return serveWith(t, b, creds, noGroup)
+}
+
+// serveWith is serve with a group whose members may change.
+func serveWith(t *testing.T, b Backend, creds func(*net.UnixConn) (cred, error), admins int) (*Server, *Client) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	s, err := listen(path, b, creds)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.listener.admins = admins
 	served := make(chan error, 1)
 	go func() { served <- s.Serve() }()
 	t.Cleanup(func() {

@@ -21,8 +21,7 @@ func TestAdminsMayChange(t *testing.T) {
 		groups []uint32
 		may    bool
 	}{{admins, []uint32{100, admins}, true}, {admins, []uint32{100}, false}, {admins, nil, false}, {noGroup, []uint32{1<<32 - 1}, false}} {
-		s, client := serve(t, &fake{down: func(string, string) *Failure { return nil }}, func(*net.UnixConn) (cred, error) { return cred{uid: looker, groups: c.groups}, nil })
-		s.listener.admins = c.admins
+		_, client := serveWith(t, &fake{down: func(string, string) *Failure { return nil }}, func(*net.UnixConn) (cred, error) { return cred{uid: looker, groups: c.groups}, nil }, c.admins)
 		err := client.Down(deadline(t), "x", "", func(Line) {})
 		switch {
 		case c.may && err != nil:
