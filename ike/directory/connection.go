@@ -43,6 +43,7 @@ type connection struct {
 
 	raiseTries int
 	raiseAt    ike.Time // when missing children are asked for on the serving IKE SA; zero: no need
+	raiseBy    ike.Time // by then at the latest, however often one IKE SA follows another
 	idleAt     ike.Time // when an IKE SA without a child is lowered; zero: there is none
 	dropAt     ike.Time // when a duplicate is lowered; zero: there is none
 

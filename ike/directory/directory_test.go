@@ -442,6 +442,26 @@ func TestMissingChildrenAreRaised(t *testing.T) {
 	s.wait(raiseGrace+raiseResponds, "2: raise lan", "2: raise dmz")
 }
 
+// TestMissingChildIsRaisedInTime: one IKE SA follows another more quickly than a responder waits for its peer to ask.
+func TestMissingChildIsRaisedInTime(t *testing.T) {
+	s := newStory(t, site("b", policy.StartBoot))
+	s.claimed(1, false, false)
+	s.up(1, "lan")
+	begun := s.now
+	for spi := wire.SPI(2); spi < 5; spi++ {
+		s.now = s.now.Add(9 * time.Second)
+		s.claimed(spi, false, false)
+		s.up(spi, "lan")
+		s.finished(spi-1, false)
+		if at, ok := s.Deadline(); ok && at.Sub(begun) <= raiseGrace+raiseResponds && at.Sub(s.now) < 9*time.Second {
+			s.now = at
+			s.do(Wake{}, fmt.Sprintf("%d: raise dmz", spi))
+			return
+		}
+	}
+	t.Error("the missing child is never asked for")
+}
+
 func TestReload(t *testing.T) {
 	s := newStory(t, site("b", policy.StartBoot))
 	s.established(1)

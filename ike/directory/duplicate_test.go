@@ -81,7 +81,8 @@ func TestDuplicates(t *testing.T) {
 	s.now = s.now.Add(time.Minute)
 	s.do(Wake{}, "2: raise dmz") // else both would stay for ever
 	s.do(Wake{})
-	s.up(2, "dmz", "1: lower")
+	s.up(2, "dmz") // the other end may not have heard of it yet
+	s.wait(duplicateGrace, "1: lower")
 	s.finished(1, false)
 	s.status("up", 2)
 }
@@ -99,8 +100,9 @@ func TestDuplicatesOfStranger(t *testing.T) {
 		s.up(ours, "dmz")
 		s.up(theirs, "lan")
 		s.now = s.now.Add(2 * strangerGrace)
-		s.do(Wake{}) // they do not carry the same yet
-		s.up(theirs, "dmz", fmt.Sprintf("%d: lower", 3-later))
+		s.do(Wake{})        // they do not carry the same yet
+		s.up(theirs, "dmz") // from now on the other end may be expected to end its own
+		s.wait(strangerGrace, fmt.Sprintf("%d: lower", 3-later))
 		s.finished(3-later, false)
 		s.status("up", later)
 		if at, ok := s.Deadline(); ok {

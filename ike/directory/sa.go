@@ -35,6 +35,7 @@ type sa struct {
 	opened    ike.Time        // by us, at
 	children  map[string]bool // that are up
 	upSince   ike.Time        // its first child
+	grown     ike.Time        // the last child that is not a successor of another
 	idleSince ike.Time        // without child, and nobody asked for one
 	renews    *sa             // that it is to replace
 }
@@ -174,7 +175,9 @@ func (t turn) childUp(ev ChildUp) {
 	if a == nil {
 		return
 	}
-	a.children[ev.Child] = true
+	if !a.children[ev.Child] {
+		a.children[ev.Child], a.grown = true, t.now
+	}
 	if a.upSince == 0 {
 		a.upSince = t.now
 	}
@@ -270,7 +273,7 @@ func (t turn) endDuplicates(c *connection) {
 			}
 			continue
 		}
-		if at := max(keep.upSince, a.upSince).Add(duplicateGrace); t.now.Before(at) {
+		if at := max(keep.grown, a.grown).Add(duplicateGrace); t.now.Before(at) {
 			if waits == 0 || at.Before(waits) {
 				waits = at
 			}
@@ -288,7 +291,7 @@ func (t turn) endStranger(c *connection, a *sa) ike.Time {
 		if !ours.initiated || !ours.peer.Equal(a.peer) || c.renewing(a) || c.renewing(ours) || !ours.covers(a) || !a.covers(ours) || c.compareStarters(ours, a) >= 0 {
 			continue
 		}
-		if at := max(ours.upSince, a.upSince).Add(strangerGrace); t.now.Before(at) {
+		if at := max(ours.grown, a.grown).Add(strangerGrace); t.now.Before(at) {
 			return at
 		}
 		goes := a

@@ -123,7 +123,7 @@ func (t turn) downChild(c *connection, child string) {
 // stop lowers all IKE SAs of a connection and forgets what was planned.
 func (t turn) stop(c *connection, why string) {
 	c.queued, c.asked, c.stale = nil, nil, c.starting
-	c.nextTry, c.tries, c.raiseAt, c.raiseTries, c.dropAt, c.idleAt = 0, 0, 0, 0, 0, 0
+	c.nextTry, c.tries, c.raiseAt, c.raiseBy, c.raiseTries, c.dropAt, c.idleAt = 0, 0, 0, 0, 0, 0, 0
 	for _, a := range c.sas {
 		t.lower(a, ike.Lower{Why: why})
 	}
@@ -179,7 +179,7 @@ func (t turn) settle(c *connection) {
 		t.raiseMissing(c)
 		return
 	}
-	c.raiseAt, c.raiseTries = 0, 0
+	c.raiseAt, c.raiseBy, c.raiseTries = 0, 0, 0
 	if c.nextTry != 0 || c.attempting() || !c.canStart() {
 		return
 	}
@@ -204,7 +204,7 @@ func (t turn) start(c *connection, children []string) {
 func (t turn) raiseMissing(c *connection) {
 	missing := c.missing()
 	if len(missing) == 0 {
-		c.raiseAt, c.raiseTries = 0, 0
+		c.raiseAt, c.raiseBy, c.raiseTries = 0, 0, 0
 		return
 	}
 	a := c.survivor(c.serving())
@@ -215,13 +215,17 @@ func (t turn) raiseMissing(c *connection) {
 		clear(c.asked)
 		t.raise(a, missing, nil)
 		c.raiseTries++
-		c.raiseAt = t.now.Add(raiseGrace + t.pause(c.raiseTries))
+		c.raiseAt, c.raiseBy = t.now.Add(raiseGrace+t.pause(c.raiseTries)), 0
 	default:
 		return
 	}
 	if !a.initiated {
 		c.raiseAt = c.raiseAt.Add(raiseResponds)
 	}
+	if c.raiseBy == 0 {
+		c.raiseBy = max(c.raiseAt, t.now.Add(raiseGrace+raiseResponds))
+	}
+	c.raiseAt = min(c.raiseAt, c.raiseBy)
 }
 
 // failed plans the next try after an attempt or an IKE SA ended that nobody here ended.
