@@ -253,7 +253,8 @@ func asked(m *message) *auth.Identity {
 
 // establish: the peer proved who it is.
 func (sa *SA) establish(how string) {
-	sa.up, sa.lastHeard, sa.proved = sa.now, sa.now, how
+	sa.up, sa.proved = sa.now, how
+	sa.reached(sa.now)
 	sa.enter(&established{}, "peer proved")
 	sa.startLifetime()
 	sa.startReauth()

@@ -251,7 +251,7 @@ func answerPayloads(a *childAsk, c *child, choice policy.ESPChoice, k keyPair) [
 // onFirstUse: traffic on the new inbound SA shows that the peer has the new pair, so that we may send on it (RFC 7296 section 2.8).
 func (sa *SA) onFirstUse(id xfrm.SAID) {
 	if c := sa.childByInbound(id); c != nil {
-		sa.lastHeard = sa.now
+		sa.reached(sa.now)
 		sa.startSending(c)
 		sa.stepForward(c)
 	}

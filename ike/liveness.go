@@ -1,6 +1,7 @@
 package ike
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -39,6 +40,7 @@ func (x *livenessExchange) start(sa *SA) {
 
 func (x *livenessExchange) onResponse(sa *SA, m *message) {
 	sa.done(x)
+	sa.reached(sa.now) // or the peer is told at once where to
 	sa.mapped(m)
 }
 
@@ -51,9 +53,9 @@ func (sa *SA) livenessDue() (Time, bool) {
 		return sa.usageSent.Add(usageLimit), true
 	}
 	idle := sa.conn.Liveness.Idle
-	at := sa.lastHeard.Add(idle)
+	at := sa.lastSign().Add(idle)
 	if in, _ := sa.installedSAs(); len(in) > 0 {
-		at = min(at, max(sa.lastHeard, sa.quiet.looked).Add(sa.quiet.wait(idle)))
+		at = min(at, max(sa.lastSign(), sa.quiet.looked).Add(sa.quiet.wait(idle)))
 	}
 	return at, true
 }
@@ -94,11 +96,8 @@ func (sa *SA) wakeLiveness() {
 // onUsage judges the traffic since the last look.
 func (sa *SA) onUsage(u UsageDone) {
 	sa.quiet.looked = sa.now
-	switch {
-	case u.Inbound > 0 && u.LastIn > sa.lastHeard && !sa.now.Before(u.LastIn):
-		sa.lastHeard = u.LastIn
-	case u.Inbound > 0 && u.LastIn == 0:
-		sa.lastHeard = sa.now
+	if at := cmp.Or(u.LastIn, sa.now); u.Inbound > 0 && at <= sa.now {
+		sa.reached(at)
 	}
 	if sa.phase.name() != phaseEstablished {
 		return
@@ -106,11 +105,11 @@ func (sa *SA) onUsage(u UsageDone) {
 	idle := sa.conn.Liveness.Idle
 	wait := sa.quiet.wait(idle)
 	switch {
-	case !sa.now.Before(sa.lastHeard.Add(idle)):
+	case !sa.now.Before(sa.lastSign().Add(idle)):
 		sa.probe()
 	case u.Inbound > 0:
 		sa.quiet.pause = 0
-	case u.Outbound > 0 && !sa.now.Before(sa.lastHeard.Add(wait)):
+	case u.Outbound > 0 && !sa.now.Before(sa.lastSign().Add(wait)):
 		sa.quiet.pause = 2 * wait
 		sa.probe()
 	}

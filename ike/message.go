@@ -93,6 +93,7 @@ func (sa *SA) onRequest(p Packet, m *wire.Message) {
 		return
 	}
 	sa.heard(p.Path)
+	sa.reached(sa.now)
 	sa.responses.take(m.Header, p.Path, c.digest)
 	if c.largest > 0 {
 		sa.heedSize(c.largest)

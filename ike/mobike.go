@@ -44,6 +44,7 @@ type mobility struct {
 	stranded  Time         // no address of this host leads to the peer since then; 0: one does
 	lookAgain Time         // for one, then
 	seeking   Token        // the look-up that counts
+	reached   Time         // when something last came to where the peer believes us to be
 	looked    Time         // when a change of the host's network last made us look how the peer sees us
 	renewed   bool         // an IKE SA beside this one was asked for, and the peer was not heard since
 }

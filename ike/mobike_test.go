@@ -274,6 +274,20 @@ func TestTrap_4555_9_Mapping(t *testing.T) {
 	}
 }
 
+// TestMappingUnderAnswers: answers to requests of our own show nothing of the mapping at which the peer sends to us; where nothing else comes, it is looked after all the same.
+func TestMappingUnderAnswers(t *testing.T) {
+	n, base := natA(t, setup{})
+	n.up()
+	*base = 30000
+	for end := n.now.Add(2 * time.Minute); n.now < end; {
+		n.run(12*time.Second, nil)
+		n.a.step(Rekey{Child: "lan"})
+	}
+	if n.b.sa.path.Remote.Port() != 34500 {
+		t.Errorf("b sends to %v", n.b.sa.path.Remote)
+	}
+}
+
 // TestTrap_4555_8_Addresses: the whole list each time; none is none.
 func TestTrap_4555_8_Addresses(t *testing.T) {
 	n := roaming(t, setup{})

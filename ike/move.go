@@ -311,6 +311,7 @@ func (sa *SA) arrived(m *message) {
 	sa.detectAgain(m)
 	mob.prove(sa.path.Remote.Addr())
 	mob.held = nil
+	sa.reached(sa.now)
 	if n, ok := wire.FindNotify(m.payloads, wire.NotifyNATDetectionDestinationIP); ok {
 		mob.seen = slices.Clone(n.Data)
 	}
@@ -474,6 +475,21 @@ func (sa *SA) mapped(m *message) {
 	sa.mobility.moving = sa.now
 	sa.report(Report{Code: CodeMoved, Text: "the NAT has given us another address or port"})
 	sa.update()
+}
+
+// lastSign is when the peer last showed that it lives. Behind a NAT an answer is no such sign: it goes to where its request came from (RFC 7296 section 2.11), so that our own
+// rekeys are answered while all that the peer sends by itself is lost at a mapping that is gone (RFC 4555 section 3.8).
+func (sa *SA) lastSign() Time {
+	if sa.tellsMapping() {
+		return sa.mobility.reached
+	}
+	return sa.lastHeard
+}
+
+// reached notes when something came to where the peer believes us to be.
+func (sa *SA) reached(at Time) {
+	sa.lastHeard = max(sa.lastHeard, at)
+	sa.mobility.reached = max(sa.mobility.reached, at)
 }
 
 // tellsMapping: behind a NAT we look how the peer sees us.
