@@ -82,6 +82,11 @@ func (w *world) unsettled() string {
 			return why
 		}
 	}
+	for _, c := range w.conns {
+		if why := c.astray(at); why != "" {
+			return why
+		}
+	}
 	return ""
 }
 
@@ -231,14 +236,19 @@ func (w *world) pairs() {
 		}
 		for _, id := range n.heldSAs() {
 			s := n.sad[id]
-			if w.partner(n, s) == nil && !n.fades(id) {
+			p := w.partner(n, s)
+			switch {
+			case p == nil && !n.fades(id):
 				w.fail(Pairs, "%s: %v (direction %d) has no partner; %s", n.name, id, s.Direction, w.unsettled())
+			case p != nil && (p.Encap == nil) != (s.Encap == nil) && n.liar == nil:
+				w.fail(Pairs, "%s: the ends do not agree at rest whether %v travels in UDP", n.name, id)
 			}
 		}
 	}
 }
 
-// partner finds the other end of an SA by its keys, and compares the two.
+// partner finds the other end of an SA by its keys, and compares the two. Whether ESP travels in UDP they may see otherwise for a while after an end has moved: an
+// UPDATE_SA_ADDRESSES that was on its way is repeated from the next address unchanged (RFC 4555 section 3.5), and to the peer that looks like a NAT until the next one comes.
 func (w *world) partner(n *node, s *said) *said {
 	for _, o := range w.nodes {
 		for _, p := range o.sad {
@@ -251,8 +261,10 @@ func (w *world) partner(n *node, s *said) *said {
 			switch {
 			case p.Direction == s.Direction:
 				w.fail(Reuse, "%s and %s both have keys for direction %d: %v", n.name, o.name, s.Direction, s.ID)
-			case p.ID.SPI != s.ID.SPI || p.Suite != s.Suite || p.Mode != s.Mode || (p.Encap == nil) != (s.Encap == nil):
+			case p.ID.SPI != s.ID.SPI || p.Suite != s.Suite || p.Mode != s.Mode:
 				w.fail(Pairs, "%s and %s differ: %v %+v, %v %+v", n.name, o.name, s.ID, s.Suite, p.ID, p.Suite)
+			case (p.Encap == nil) != (s.Encap == nil) && n.moves+o.moves == 0:
+				w.fail(Pairs, "%s and %s do not agree whether %v travels in UDP", n.name, o.name, s.ID)
 			case !sameSelectors(p.Selectors, s.Selectors):
 				w.fail(Pairs, "%s and %s have different selectors for %v: %v, %v", n.name, o.name, s.ID, s.Selectors, p.Selectors)
 			}

@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 
+	"cygnet/ike"
 	"cygnet/ike/directory"
 	"cygnet/ike/shard"
 )
@@ -53,4 +55,39 @@ func (w *world) roamOne() {
 		}
 		n.toDirectory(directory.Paths{})
 	})
+}
+
+// astray says which end does not send to where its peer is, from where it is itself; "": both do. An end that has not followed yet looks established all the same, and
+// what it owes the peer, such as a Delete, waits behind a request that cannot arrive. No connection is at rest so; it ends by the next packet from there, or in a dead peer.
+func (c *conn) astray(all [][]ike.Status) string {
+	for _, e := range c.ends {
+		for _, m := range all[e.node.index] {
+			if m.Connection != e.name() {
+				continue
+			}
+			if !e.reaches(m.Path.Local.Addr(), m.Path.Remote) {
+				return fmt.Sprintf("%s: IKE goes from %v to %v, where its peer is not: %s", e.node.name, m.Path.Local, m.Path.Remote, brief(m))
+			}
+			for _, ch := range m.Children {
+				s := e.node.sad[ch.Out]
+				to := netip.AddrPortFrom(s.ID.Dst, 0)
+				if s.Encap != nil {
+					to = netip.AddrPortFrom(s.ID.Dst, s.Encap.DstPort)
+				}
+				if !e.reaches(s.Src, to) {
+					return fmt.Sprintf("%s: ESP of child %s goes from %v to %v, where its peer is not: %s", e.node.name, ch.Name, s.Src, to, brief(m))
+				}
+				if p := e.node.w.partner(e.node, s); p != nil && (p.Encap == nil) != (s.Encap == nil) {
+					return fmt.Sprintf("%s: the ends do not agree whether ESP of child %s travels in UDP: %s", e.node.name, ch.Name, brief(m))
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// reaches reports whether what this end sends from one address to another leaves it and comes to its peer.
+func (e *end) reaches(from netip.Addr, to netip.AddrPort) bool {
+	n, _ := e.node.w.behind(to)
+	return from == e.node.addr && n == e.other().node
 }
