@@ -8,8 +8,9 @@ import (
 	"cygnet/ike"
 )
 
-// jobBounds are the queue lengths of the classes, in the order of ike.JobClass. A job past its bound is dropped: its machine runs into its
-// deadline, and the peer asks again. INIT is short, so that a flood waits in nobody's way; one second's work of one core is about 2000.
+// jobBounds are the queue lengths of the classes, in the order of ike.JobClass. A job past its bound is dropped: its machine hears so when its
+// IKE SA is up, else runs into its deadline, and the peer asks again. INIT is short, so that a flood waits in nobody's way; one second's work of
+// one core is about 2000.
 var jobBounds = [...]int{ike.JobEstablished: 8192, ike.JobAuth: 2048, ike.JobInit: 512}
 
 // job is an ike.Job on its way, with where the result goes.

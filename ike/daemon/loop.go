@@ -121,7 +121,7 @@ func (l *loop) do(spi wire.SPI, action ike.Action) {
 	case ike.Keepalive:
 		d.noteSendError(d.transport.Keepalive(a.Path))
 	case ike.Job:
-		d.pool.add(a.Class, job{a.Run, func(r any) { l.tell(spi, ike.JobDone{Token: a.Token, Result: r}) }})
+		l.compute(spi, a)
 	case ike.Resolve:
 		d.resolver.ask(a, func(ev ike.ResolveDone) { l.tell(spi, ev) })
 	case ike.Inquiry:
@@ -153,6 +153,15 @@ func (l *loop) do(spi wire.SPI, action ike.Action) {
 		d.tell(news{at: time.Now(), spi: spi, finish: &a})
 	default:
 		d.log.Errorf("a machine asked for %T, which this daemon does not know", a)
+	}
+}
+
+// compute has the pool run a job. An IKE SA that is up hears at once when there is no room: its window is taken until it does, and what would show where its peer
+// is now waits behind. Of those whose peer has proved nothing there may be very many, and they run into their deadline.
+func (l *loop) compute(spi wire.SPI, a ike.Job) {
+	done := func(result any) { l.tell(spi, ike.JobDone{Token: a.Token, Result: result}) }
+	if !l.d.pool.add(a.Class, job{a.Run, done}) && a.Class == ike.JobEstablished {
+		done(nil)
 	}
 }
 

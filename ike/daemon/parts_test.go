@@ -11,6 +11,7 @@ import (
 
 	"cygnet/ike"
 	"cygnet/ike/directory"
+	"cygnet/ike/shard"
 	"cygnet/ike/transport"
 )
 
@@ -73,6 +74,20 @@ func TestJobBound(t *testing.T) {
 	}
 	if p.add(ike.JobAuth, job{}) {
 		t.Error("a closed pool took a job")
+	}
+}
+
+// TestJobRefused: where a class is full, an IKE SA that is up hears at once that nothing comes of its job; others do not.
+func TestJobRefused(t *testing.T) {
+	p := newPool(func(bool) {})
+	p.close() // takes nothing more
+	for class, want := range map[ike.JobClass]int{ike.JobEstablished: 1, ike.JobAuth: 0, ike.JobInit: 0} {
+		l := newLoop(&Daemon{pool: p}, nil)
+		l.do(7, ike.Job{Token: 9, Class: class, Run: func() any { t.Error("run"); return nil }})
+		mail := l.box.take(nil)
+		if len(mail) != want || want > 0 && mail[0] != any(shard.ForSA{SPI: 7, Event: ike.JobDone{Token: 9}}) {
+			t.Errorf("class %d: %+v", class, mail)
+		}
 	}
 }
 

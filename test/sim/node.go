@@ -304,11 +304,14 @@ func (n *node) toDirectory(ev directory.Event) {
 	n.post(&n.dirBox, func() { n.directoryTurn(ev) })
 }
 
-// job computes at once and gives the result later. A pool past its bound drops a job, and its machine hears nothing.
+// job computes at once and gives the result later. A pool past its bound drops a job, of which a machine hears only when its IKE SA is up.
 func (n *node) job(spi wire.SPI, a ike.Job) {
 	w := n.w
 	if w.wild && w.chance(w.weather.jobLost) {
 		w.saw("job lost")
+		if a.Class == ike.JobEstablished { // refused at once, or failed when its turn came
+			n.after(w.between(0, 3*time.Second), func() { n.tell(spi, ike.JobDone{Token: a.Token}) })
+		}
 		return
 	}
 	took := w.between(100*time.Microsecond, 3*time.Millisecond)
