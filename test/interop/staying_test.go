@@ -105,8 +105,11 @@ func (s *stage) uncut() {
 // killed is a row: SIGKILL of the peer. One that starts anew says INITIAL_CONTACT; of one that only responds an idle tunnel shows nothing, so that liveness must ask.
 func (s *stage) killed(peer, plane string, initiate, anew bool) (evidence string) {
 	x := tunnel(s.Topology, rig.CBC, false, false)
-	if !anew { // else its own start must be what ends the old IKE SA, however slow it is
+	switch {
+	case !anew: // else its own start must be what ends the old IKE SA, however slow it is
 		x.Cygnet = liveness()
+	case peer == "Libreswan": // it does not say INITIAL_CONTACT by default, so that liveness must find the old one dead; not before its start
+		x.Cygnet = "liveness = { idle = \"6s\", tries = 3, timeout = \"1s\" }\n"
 	}
 	own, us, other, child, ike := s.boot(peer, plane, x, initiate)
 	if anew && initiate {
