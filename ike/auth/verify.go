@@ -80,7 +80,8 @@ func readDigital(key *PublicKey, data []byte, rules SignatureRules) (scheme, []b
 	if len(data) == 0 || int(data[0]) > len(data)-1 {
 		return scheme{}, nil, method("its algorithm is longer than the payload")
 	}
-	s, err := parseAlgorithm(data[1 : 1+data[0]])
+	end := 1 + int(data[0]) // an octet of 255 plus one is 256
+	s, err := parseAlgorithm(data[1:end])
 	if err != nil {
 		return scheme{}, nil, method(err.Error())
 	}
@@ -104,7 +105,7 @@ func readDigital(key *PublicKey, data []byte, rules SignatureRules) (scheme, []b
 	if !fits {
 		return scheme{}, nil, unfit(key, s.String())
 	}
-	return s, data[1+data[0]:], nil
+	return s, data[end:], nil
 }
 
 // readRSA finds the hash of method 1. The default is SHA-1, and peers that know better use another without a word (RFC 7296 section 3.8), so the hash is whichever verifies;
