@@ -359,3 +359,18 @@ func TestKeysThatCannotBe(t *testing.T) {
 	}
 	n.a.sa = nil
 }
+
+// TestLoweredBeforeTheAnswer: a responder that is told to close while it still installs the first child says so after its answer to IKE_AUTH, not before:
+// the initiator would drop that and hear of the end a second later.
+func TestLoweredBeforeTheAnswer(t *testing.T) {
+	n := newPair(t, setup{})
+	n.a.step(Initiate{})
+	n.run(time.Minute, func() bool { return len(n.b.claims) == 1 })
+	n.b.step(Lower{Why: "it was taken down here"})
+	begun := n.now
+	n.run(time.Minute, func() bool { return n.a.finish != nil })
+	if took := n.now.Sub(begun); n.a.finish == nil || took > 500*time.Millisecond {
+		n.dump()
+		t.Errorf("the initiator hears of the end after %v: %v", took, n.a.finish)
+	}
+}

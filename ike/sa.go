@@ -177,7 +177,7 @@ func (sa *SA) enqueue(x exchange) { sa.queue = append(sa.queue, x) }
 // pump starts the next request when the window is free.
 func (sa *SA) pump() {
 	for !sa.finished && sa.requests.current == nil && len(sa.queue) > 0 {
-		if n := sa.phase.name(); n != phaseEstablished && n != phaseClosing || sa.held() {
+		if n := sa.phase.name(); n != phaseEstablished && n != phaseClosing || sa.held() || sa.admitting() {
 			return
 		}
 		if sa.requests.lost {
@@ -196,6 +196,11 @@ func (sa *SA) pump() {
 		sa.queue = sa.queue[1:]
 		sa.begin(x)
 	}
+}
+
+// admitting: our answer to IKE_AUTH is still being made. The peer would drop a request of ours that comes before it (RFC 7296 section 1.4).
+func (sa *SA) admitting() bool {
+	return sa.responses.busy && sa.responses.header.Exchange == wire.IKEAuth
 }
 
 // wait registers what to do when the answer to an action comes.
