@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"cygnet/ike/auth"
 	"cygnet/ike/suite"
 	"cygnet/ike/wire"
 	"cygnet/policy"
@@ -100,7 +101,7 @@ func unconvinced(c *policy.Connection) string {
 	case len(own.Chain) == 0:
 		return fmt.Sprintf("does not have our public key (%v)", own.Key.Public())
 	default:
-		return fmt.Sprintf("does not believe our certificate (%v, issued by %v, until %s)", own.Chain[0].Subject, own.Chain[0].Issuer, own.Chain[0].NotAfter.UTC().Format("2006-01-02 15:04 UTC"))
+		return fmt.Sprintf("does not believe our certificate (%s, issued by %v, until %s)", auth.Label(own.Chain[0]), own.Chain[0].Issuer, auth.Date(own.Chain[0].NotAfter))
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"cygnet/ike/wire"
+	"cygnet/ike/auth"
 )
 
 // ExpiryWarning is how long before its end a certificate is warned of: a month to get a new one.
@@ -37,30 +37,19 @@ func (c *Connection) expiring(key string, certs []*x509.Certificate, now time.Ti
 		if !seen[string(cert.Raw)] {
 			seen[string(cert.Raw)] = true
 			problems = append(problems, Problem{File: c.File, Line: line, Code: code, Warning: true,
-				Text: fmt.Sprintf("%s: the certificate of %s ", key, subject(cert)) + fmt.Sprintf(format, args...), Hint: hint})
+				Text: fmt.Sprintf("%s: the certificate of %s ", key, auth.Label(cert)) + fmt.Sprintf(format, args...), Hint: hint})
 		}
 	}
 	const renew = "put a new one into the file, and then: ikectl reload"
 	for _, cert := range certs {
 		switch left := cert.NotAfter.Sub(now); {
 		case left <= 0:
-			warn(cert, "certificate-ended", renew, "ended on %s", date(cert.NotAfter))
+			warn(cert, "certificate-ended", renew, "ended on %s", auth.Date(cert.NotAfter))
 		case now.Before(cert.NotBefore):
-			warn(cert, "certificate-early", "set the clock if it is wrong; else wait, or issue the certificate anew", "is not valid before %s; the clock of this host says %s", date(cert.NotBefore), date(now))
+			warn(cert, "certificate-early", "set the clock if it is wrong; else wait, or issue the certificate anew", "is not valid before %s; the clock of this host says %s", auth.Date(cert.NotBefore), auth.Date(now))
 		case left < ExpiryWarning:
-			warn(cert, "certificate-ending", renew, "ends on %s, in %d days", date(cert.NotAfter), int(left.Hours())/24)
+			warn(cert, "certificate-ending", renew, "ends on %s, in %d days", auth.Date(cert.NotAfter), int(left.Hours())/24)
 		}
 	}
 	return problems
 }
-
-// subject names a certificate for people.
-func subject(c *x509.Certificate) wire.Text {
-	name := c.Subject.String()
-	if name == "" && len(c.DNSNames) > 0 {
-		name = c.DNSNames[0]
-	}
-	return wire.NewText([]byte(name))
-}
-
-func date(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

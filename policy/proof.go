@@ -59,11 +59,6 @@ func (e End) identityText() string {
 	return e.ID.String()
 }
 
-// UsesPSK says whether either end proves itself by the pre-shared key.
-func (c *Connection) UsesPSK() bool {
-	return c.Local.Proof.Credential == nil || c.Remote.Proof.Trust == nil
-}
-
 // ReadFiles are the files behind the connection's proofs, as they were written.
 func (c *Connection) ReadFiles() (files []string) {
 	if c.PSKFile != "" {
@@ -114,7 +109,7 @@ func (r *reader) credential(t *table) (p Proof) {
 	}
 	p.Credential = c
 	if why := c.Unfit(); why != "" {
-		t.warning("cert", "unfit-certificate", auth.UsageHint, "%s: the peer will hardly accept the certificate of %s: %s", t.path, subject(c.Chain[0]), why)
+		t.warning("cert", "unfit-certificate", auth.UsageHint, "%s: the peer will hardly accept the certificate of %s: %s", t.path, auth.Label(c.Chain[0]), why)
 	}
 	return p
 }

@@ -50,15 +50,15 @@ func (t *Trust) verifyChain(p *presented, responder bool, at time.Time) ([]*x509
 func judge(chain []*x509.Certificate, responder bool) *Fault {
 	leaf := chain[0]
 	if len(chain) > wire.MaxChain {
-		return &Fault{Code: FaultIssuer, Why: fmt.Sprintf("the chain of %s has %d certificates, at most %d are accepted", label(leaf), len(chain), wire.MaxChain)}
+		return &Fault{Code: FaultIssuer, Why: fmt.Sprintf("the chain of %s has %d certificates, at most %d are accepted", Label(leaf), len(chain), wire.MaxChain)}
 	}
 	if why := usable(leaf, responder); why != "" {
-		return &Fault{Code: FaultUsage, Why: fmt.Sprintf("the certificate of %s is not for this: %s", label(leaf), why),
+		return &Fault{Code: FaultUsage, Why: fmt.Sprintf("the certificate of %s is not for this: %s", Label(leaf), why),
 			Hint: UsageHint}
 	}
 	for _, ca := range chain[1:] {
 		if why := mayIssue(ca, responder); why != "" {
-			return &Fault{Code: FaultUsage, Why: fmt.Sprintf("the CA %s may not issue certificates for this: %s", label(ca), why), Hint: "use another CA"}
+			return &Fault{Code: FaultUsage, Why: fmt.Sprintf("the CA %s may not issue certificates for this: %s", Label(ca), why), Hint: "use another CA"}
 		}
 	}
 	if why := overstepped(chain); why != "" {
@@ -85,16 +85,16 @@ func (t *Trust) explain(p *presented, at time.Time, err error) *Fault {
 		}
 		chain = append(chain, issuer)
 	}
-	return &Fault{Code: FaultIssuer, Why: fmt.Sprintf("the chain of %s does not end within %d certificates", label(p.leaf), wire.MaxChain), Detail: chainText(chain, "")}
+	return &Fault{Code: FaultIssuer, Why: fmt.Sprintf("the chain of %s does not end within %d certificates", Label(p.leaf), wire.MaxChain), Detail: chainText(chain, "")}
 }
 
 // exhausted: each link is right for itself.
 func (t *Trust) exhausted(chain []*x509.Certificate, err error) *Fault {
-	f := &Fault{Code: FaultIssuer, Why: fmt.Sprintf("the chain of %s is refused: %s", label(chain[0]), text(strings.TrimPrefix(err.Error(), "x509: "))), Detail: chainText(chain, "")}
+	f := &Fault{Code: FaultIssuer, Why: fmt.Sprintf("the chain of %s is refused: %s", Label(chain[0]), text(strings.TrimPrefix(err.Error(), "x509: "))), Detail: chainText(chain, "")}
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.CANotAuthorizedForThisName {
 		f.Code, f.Hint = FaultConstraint, "use a CA that may issue this, or issue the certificate to another name"
-		f.Why = fmt.Sprintf("a CA of the chain may not issue to the names of %s: %s", label(chain[0]), text(invalid.Detail))
+		f.Why = fmt.Sprintf("a CA of the chain may not issue to the names of %s: %s", Label(chain[0]), text(invalid.Detail))
 	}
 	return f
 }
@@ -109,10 +109,10 @@ func flaw(c *x509.Certificate, below int, at time.Time) *Fault {
 		return f
 	}
 	if open := withoutNames(c).UnhandledCriticalExtensions; len(open) > 0 {
-		return &Fault{Code: FaultMalformed, Why: fmt.Sprintf("the %s %s has a critical extension that is not known here: %s", what, label(c), text(open[0].String()))}
+		return &Fault{Code: FaultMalformed, Why: fmt.Sprintf("the %s %s has a critical extension that is not known here: %s", what, Label(c), text(open[0].String()))}
 	}
 	if below > 0 && c.BasicConstraintsValid && c.MaxPathLen >= 0 && below > c.MaxPathLen {
-		return &Fault{Code: FaultConstraint, Why: fmt.Sprintf("the CA %s allows at most %d CAs below it, and has %d", label(c), c.MaxPathLen, below),
+		return &Fault{Code: FaultConstraint, Why: fmt.Sprintf("the CA %s allows at most %d CAs below it, and has %d", Label(c), c.MaxPathLen, below),
 			Hint: "issue the certificate directly under that CA, or use another"}
 	}
 	return nil
@@ -121,10 +121,10 @@ func flaw(c *x509.Certificate, below int, at time.Time) *Fault {
 func dated(c *x509.Certificate, what string, at time.Time) *Fault {
 	switch {
 	case at.Before(c.NotBefore):
-		return &Fault{Code: FaultDate, Why: fmt.Sprintf("the %s %s is not valid before %s, and it is %s now", what, label(c), date(c.NotBefore), date(at)),
+		return &Fault{Code: FaultDate, Why: fmt.Sprintf("the %s %s is not valid before %s, and it is %s now", what, Label(c), Date(c.NotBefore), Date(at)),
 			Hint: "if the date here is right, wait or issue it anew; else set the clock"}
 	case at.After(c.NotAfter):
-		return &Fault{Code: FaultDate, Why: fmt.Sprintf("the %s %s expired on %s, and it is %s now", what, label(c), date(c.NotAfter), date(at)),
+		return &Fault{Code: FaultDate, Why: fmt.Sprintf("the %s %s expired on %s, and it is %s now", what, Label(c), Date(c.NotAfter), Date(at)),
 			Hint: "its owner must renew it; if the date here is wrong, set the clock"}
 	}
 	return nil
@@ -153,13 +153,13 @@ func (t *Trust) issuer(c *x509.Certificate, chain, sent []*x509.Certificate) (*x
 	f := &Fault{Code: FaultIssuer, Detail: chainText(chain, name) + "; trusted: " + labels(t.Roots), Setting: SettingCA}
 	switch {
 	case why != "":
-		f.Why = fmt.Sprintf("%s names %s as its issuer, but the CA of that name at hand did not issue it: %s", label(c), name, why)
+		f.Why = fmt.Sprintf("%s names %s as its issuer, but the CA of that name at hand did not issue it: %s", Label(c), name, why)
 		f.Hint = "perhaps the CA was made anew; take the CA file from the peer's side"
 	case bytes.Equal(c.RawIssuer, c.RawSubject):
-		f.Why = fmt.Sprintf("%s signed itself, and is none of the CAs that are trusted here", label(c))
+		f.Why = fmt.Sprintf("%s signed itself, and is none of the CAs that are trusted here", Label(c))
 		f.Hint = fmt.Sprintf("put it into %s, or into %s if it is the peer's own certificate", SettingCA, SettingCert)
 	default:
-		f.Why = fmt.Sprintf("%s is issued by %s, which the peer did not send and nobody here trusts; trusted: %s", label(c), name, labels(t.Roots))
+		f.Why = fmt.Sprintf("%s is issued by %s, which the peer did not send and nobody here trusts; trusted: %s", Label(c), name, labels(t.Roots))
 		f.Hint = fmt.Sprintf("if %s is between the peer and its root, let the peer send it behind its own certificate; else put it into %s", name, SettingCA)
 	}
 	return nil, f
@@ -180,8 +180,8 @@ func notIssued(c *x509.Certificate, err error) string {
 	return "the signature does not fit that CA's key"
 }
 
-// label names a certificate by its subject, or by what it proves if it has none.
-func label(c *x509.Certificate) string {
+// Label names a certificate by its subject, or by what it proves if it has none.
+func Label(c *x509.Certificate) string {
 	if name, ok := readDN(c.RawSubject); ok && len(name) == 0 {
 		return namesText(c)
 	}
@@ -198,7 +198,7 @@ func labels(certs []*x509.Certificate) string {
 			words = append(words, fmt.Sprintf("and %d more", len(certs)-maxNames))
 			break
 		}
-		words = append(words, label(c))
+		words = append(words, Label(c))
 	}
 	return strings.Join(words, " and ")
 }
@@ -207,7 +207,7 @@ func labels(certs []*x509.Certificate) string {
 func chainText(chain []*x509.Certificate, missing string) string {
 	links := make([]string, 0, len(chain)+1)
 	for _, c := range chain {
-		links = append(links, fmt.Sprintf("%s (serial %x, %s to %s)", label(c), c.SerialNumber, date(c.NotBefore), date(c.NotAfter)))
+		links = append(links, fmt.Sprintf("%s (serial %x, %s to %s)", Label(c), c.SerialNumber, Date(c.NotBefore), Date(c.NotAfter)))
 	}
 	if missing != "" {
 		links = append(links, text(missing)+" (missing)")
@@ -215,16 +215,5 @@ func chainText(chain []*x509.Certificate, missing string) string {
 	return "chain: " + strings.Join(links, ", issued by ")
 }
 
-func date(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
-
-// Expiry is the earliest end of validity in a chain, and whose it is; the zero time and nil for an empty chain.
-func Expiry(chain []*x509.Certificate) (time.Time, *x509.Certificate) {
-	var at time.Time
-	var whose *x509.Certificate
-	for _, c := range chain {
-		if whose == nil || c.NotAfter.Before(at) {
-			at, whose = c.NotAfter, c
-		}
-	}
-	return at, whose
-}
+// Date is a time as the texts about certificates have it.
+func Date(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

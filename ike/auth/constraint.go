@@ -83,7 +83,7 @@ func overstepped(chain []*x509.Certificate) string {
 	for i, ca := range chain[1:] {
 		s := constraints(ca)
 		if s.unknown {
-			return fmt.Sprintf("the CA %s has name constraints of a form that is not supported", label(ca))
+			return fmt.Sprintf("the CA %s has name constraints of a form that is not supported", Label(ca))
 		}
 		if s.permitted == nil && s.excluded == nil {
 			continue
@@ -91,10 +91,10 @@ func overstepped(chain []*x509.Certificate) string {
 		for _, below := range chain[:i+1] {
 			subject, ok := readDN(below.RawSubject)
 			if !ok {
-				return fmt.Sprintf("the subject of a certificate under %s cannot be read, and its names are constrained", label(ca))
+				return fmt.Sprintf("the subject of a certificate under %s cannot be read, and its names are constrained", Label(ca))
 			}
 			if why := s.refuses(subject); why != "" {
-				return fmt.Sprintf("the CA %s issued %s, but %s", label(ca), label(below), why)
+				return fmt.Sprintf("the CA %s issued %s, but %s", Label(ca), Label(below), why)
 			}
 		}
 	}

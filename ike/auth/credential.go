@@ -70,7 +70,7 @@ func keyTexts(certs []*x509.Certificate) string {
 		if k, err := newPublicKey(c.PublicKey); err == nil {
 			kind = k.String()
 		}
-		words = append(words, fmt.Sprintf("%s has %s", label(c), kind))
+		words = append(words, fmt.Sprintf("%s has %s", Label(c), kind))
 	}
 	return strings.Join(words, ", ")
 }
@@ -117,25 +117,6 @@ func (c *Credential) Payloads(staple []byte) []wire.Payload {
 		ps = append(ps, &wire.Cert{Encoding: wire.CertOCSPContent, Data: staple})
 	}
 	return ps
-}
-
-// IssuedUnder reports whether a CA of the chain is among those that the peer names (RFC 7296 section 3.7), as far as the file holds them. It is a hint to choose among
-// several credentials, not a reason to send none.
-func (c *Credential) IssuedUnder(requests []*wire.CertReq) bool {
-	for _, r := range requests {
-		if len(c.Chain) == 0 && r.Encoding == wire.CertRawPublicKey {
-			return true
-		}
-		if r.Encoding != wire.CertX509Signature {
-			continue
-		}
-		for _, ca := range c.Chain {
-			if lists(r.Authorities, keyHash(ca)) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // lists reports whether a hash is one of a list of hashes.

@@ -40,7 +40,7 @@ func checkCRL(l *x509.RevocationList, c, issuer *x509.Certificate, at time.Time)
 		return Link{}, err
 	}
 	if l.CheckSignatureFrom(issuer) != nil {
-		return Link{}, fmt.Errorf("the CRL in the name of %s is not signed by it, or not by an algorithm that is accepted", label(issuer))
+		return Link{}, fmt.Errorf("the CRL in the name of %s is not signed by it, or not by an algorithm that is accepted", Label(issuer))
 	}
 	for _, e := range l.RevokedCertificateEntries {
 		if e.SerialNumber.Cmp(c.SerialNumber) == 0 && e.ReasonCode != reasonRemoved {
@@ -49,11 +49,11 @@ func checkCRL(l *x509.RevocationList, c, issuer *x509.Certificate, at time.Time)
 	}
 	switch {
 	case l.ThisUpdate.After(at.Add(maxSkew)):
-		return Link{}, fmt.Errorf("the CRL of %s is dated %s, and it is %s now", label(issuer), date(l.ThisUpdate), date(at))
+		return Link{}, fmt.Errorf("the CRL of %s is dated %s, and it is %s now", Label(issuer), Date(l.ThisUpdate), Date(at))
 	case l.NextUpdate.IsZero(): // RFC 5280 section 5.1.2.5 demands it
-		return Link{}, fmt.Errorf("the CRL of %s does not say how long it is good", label(issuer))
+		return Link{}, fmt.Errorf("the CRL of %s does not say how long it is good", Label(issuer))
 	case at.After(l.NextUpdate):
-		return Link{}, fmt.Errorf("the CRL of %s was to be renewed on %s, and it is %s now", label(issuer), date(l.NextUpdate), date(at))
+		return Link{}, fmt.Errorf("the CRL of %s was to be renewed on %s, and it is %s now", Label(issuer), Date(l.NextUpdate), Date(at))
 	}
 	return Link{State: LinkGood, Until: l.NextUpdate, By: "CRL"}, nil
 }

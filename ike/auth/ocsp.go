@@ -184,7 +184,7 @@ func (b *ocspBasic) signed(issuer *x509.Certificate, at time.Time) error {
 	if issuer.CheckSignature(algorithm, b.Data.Raw, b.Signature.RightAlign()) == nil {
 		return nil
 	}
-	why := fmt.Errorf("the OCSP response is signed neither by %s nor by a responder of it", label(issuer))
+	why := fmt.Errorf("the OCSP response is signed neither by %s nor by a responder of it", Label(issuer))
 	for _, raw := range b.Certificates[:min(len(b.Certificates), maxResponders)] {
 		c, err := x509.ParseCertificate(raw.FullBytes)
 		if err != nil || checkKey(c.PublicKey) != nil || c.CheckSignature(algorithm, b.Data.Raw, b.Signature.RightAlign()) != nil {
@@ -192,13 +192,13 @@ func (b *ocspBasic) signed(issuer *x509.Certificate, at time.Time) error {
 		}
 		switch {
 		case !bytes.Equal(c.RawIssuer, issuer.RawSubject) || c.CheckSignatureFrom(issuer) != nil:
-			why = fmt.Errorf("the OCSP responder %s has no certificate from %s", label(c), label(issuer))
+			why = fmt.Errorf("the OCSP responder %s has no certificate from %s", Label(c), Label(issuer))
 		case !slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageOCSPSigning):
-			why = fmt.Errorf("the certificate of the OCSP responder %s is not for OCSPSigning", label(c))
+			why = fmt.Errorf("the certificate of the OCSP responder %s is not for OCSPSigning", Label(c))
 		case at.Before(c.NotBefore) || at.After(c.NotAfter):
-			why = fmt.Errorf("the certificate of the OCSP responder %s is valid from %s to %s, and it is %s now", label(c), date(c.NotBefore), date(c.NotAfter), date(at))
+			why = fmt.Errorf("the certificate of the OCSP responder %s is valid from %s to %s, and it is %s now", Label(c), Date(c.NotBefore), Date(c.NotAfter), Date(at))
 		case len(c.UnhandledCriticalExtensions) > 0:
-			why = fmt.Errorf("the certificate of the OCSP responder %s has a critical extension that is not known here", label(c))
+			why = fmt.Errorf("the certificate of the OCSP responder %s has a critical extension that is not known here", Label(c))
 		default:
 			return nil
 		}
@@ -218,9 +218,9 @@ func (s *ocspSingle) judge(at time.Time) (Link, error) {
 	case bool(s.Unknown):
 		return Link{}, errors.New("the OCSP responder does not know the certificate")
 	case s.ThisUpdate.After(at.Add(maxSkew)):
-		return Link{}, fmt.Errorf("the OCSP response is dated %s, and it is %s now", date(s.ThisUpdate), date(at))
+		return Link{}, fmt.Errorf("the OCSP response is dated %s, and it is %s now", Date(s.ThisUpdate), Date(at))
 	case at.After(until):
-		return Link{}, fmt.Errorf("the OCSP response was to be renewed on %s, and it is %s now", date(until), date(at))
+		return Link{}, fmt.Errorf("the OCSP response was to be renewed on %s, and it is %s now", Date(until), Date(at))
 	}
 	return Link{State: LinkGood, Until: until, By: "OCSP"}, nil
 }

@@ -73,7 +73,7 @@ func (p *presented) addCertificate(der []byte) *Fault {
 	case p.leaf == nil:
 		f := &Fault{Code: FaultMalformed, Why: "the peer's certificate cannot be used: " + text(strings.TrimPrefix(err.Error(), "x509: ")), Hint: "the peer's first CERT payload must hold its own X.509 certificate with a key of a kind and size that are accepted"}
 		if c != nil {
-			f.Code, f.Detail = FaultKey, "the certificate is that of "+label(c)
+			f.Code, f.Detail = FaultKey, "the certificate is that of "+Label(c)
 		}
 		return f
 	default:

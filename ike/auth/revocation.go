@@ -100,7 +100,7 @@ func checkLink(c, issuer *x509.Certificate, p Revocations, at time.Time) Link {
 	if best.State == LinkUnknown {
 		best.Why = strings.Join(whys, "; ")
 		if len(whys) == 0 {
-			best.Why = fmt.Sprintf("no CRL or OCSP response of %s is at hand", label(issuer))
+			best.Why = fmt.Sprintf("no CRL or OCSP response of %s is at hand", Label(issuer))
 			if len(sources(c, issuer)) == 0 {
 				best.Why += ", and the certificate names no place to ask"
 			}

@@ -26,16 +26,16 @@ func (t *Trust) Check() error {
 	for _, c := range slices.Concat(t.Roots, t.Intermediates) {
 		switch err := checkKey(c.PublicKey); {
 		case err != nil:
-			return fmt.Errorf("the CA %s has %w", label(c), err)
+			return fmt.Errorf("the CA %s has %w", Label(c), err)
 		case c.Version == 3 && !c.IsCA:
-			return fmt.Errorf("%s is no CA: the certificate of the peer itself stands in %s, that of its CA in %s", label(c), SettingCert, SettingCA)
+			return fmt.Errorf("%s is no CA: the certificate of the peer itself stands in %s, that of its CA in %s", Label(c), SettingCert, SettingCA)
 		case c.KeyUsage != 0 && c.KeyUsage&x509.KeyUsageCertSign == 0:
-			return fmt.Errorf("the CA %s may not sign certificates: its keyUsage lacks keyCertSign", label(c))
+			return fmt.Errorf("the CA %s may not sign certificates: its keyUsage lacks keyCertSign", Label(c))
 		}
 	}
 	for _, c := range t.Pinned {
 		if err := checkKey(c.PublicKey); err != nil {
-			return fmt.Errorf("the certificate of %s has %w", label(c), err)
+			return fmt.Errorf("the certificate of %s has %w", Label(c), err)
 		}
 	}
 	return nil
@@ -85,7 +85,6 @@ type Evidence struct {
 	Links    []Link              // revocation of each certificate but the root
 	Ask      []Source            // what to fetch before Verify is called again
 	Notes    []string            // what was ignored or is not as it should be
-	NotAfter time.Time           // the earliest end of validity in the chain; zero for a raw key
 }
 
 // Verify judges certificates and identity. Its work is bounded (DESIGN.md); it belongs in a job. On FaultUnknown the Evidence comes too, with what to fetch; on
@@ -154,9 +153,7 @@ func (t *Trust) judge(p *presented, c *Claim) (*Evidence, *Fault) {
 		why, hint := unproven(p.leaf, c.ID)
 		return nil, &Fault{Code: FaultIdentity, Why: why, Hint: hint, Detail: chainText(chain, "")}
 	}
-	e := &Evidence{Identity: id, Keys: []*PublicKey{key}, Chain: chain, How: fmt.Sprintf("certificate of %s, issued by %s", label(p.leaf), dnText(p.leaf.RawIssuer))}
-	e.NotAfter, _ = Expiry(chain)
-	return e, nil
+	return &Evidence{Identity: id, Keys: []*PublicKey{key}, Chain: chain, How: fmt.Sprintf("certificate of %s, issued by %s", Label(p.leaf), dnText(p.leaf.RawIssuer))}, nil
 }
 
 // pinned: the operator put this very certificate beside one identity. Under a pattern it proves what stands in it.
@@ -176,8 +173,8 @@ func pinned(leaf *x509.Certificate, c *Claim) (*Evidence, *Fault) {
 			return nil, &Fault{Code: FaultIdentity, Why: why, Hint: fmt.Sprintf("a single identity in %s binds it to the certificate", SettingID), Setting: SettingID}
 		}
 	}
-	return &Evidence{Identity: id, Keys: []*PublicKey{key}, Chain: []*x509.Certificate{leaf}, NotAfter: leaf.NotAfter,
-		How: fmt.Sprintf("certificate of %s, which is configured here", label(leaf))}, nil
+	return &Evidence{Identity: id, Keys: []*PublicKey{key}, Chain: []*x509.Certificate{leaf},
+		How: fmt.Sprintf("certificate of %s, which is configured here", Label(leaf))}, nil
 }
 
 // rawKey: the operator put this key beside one identity; by itself it proves none.
@@ -243,7 +240,7 @@ func (t *Trust) stranger(sent string) *Fault {
 
 // issueText tells a certificate from those of the same name, as one that was renewed is from the one before it.
 func issueText(c *x509.Certificate, key *PublicKey) string {
-	return fmt.Sprintf("the certificate of %s of %s with %v", label(c), date(c.NotBefore), key)
+	return fmt.Sprintf("the certificate of %s of %s with %v", Label(c), Date(c.NotBefore), key)
 }
 
 // revocation asks about each link of a chain to a root.
@@ -256,11 +253,11 @@ func (t *Trust) revocation(e *Evidence, p *presented, c *Claim) *Fault {
 	for _, l := range e.Links {
 		switch l.State {
 		case LinkRevoked:
-			return &Fault{Code: FaultRevoked, Why: fmt.Sprintf("the certificate of %s was revoked on %s: %s (%s of %s)", label(l.Cert), date(l.At), l.Why, l.By, label(l.Issuer)),
+			return &Fault{Code: FaultRevoked, Why: fmt.Sprintf("the certificate of %s was revoked on %s: %s (%s of %s)", Label(l.Cert), Date(l.At), l.Why, l.By, Label(l.Issuer)),
 				Hint: "the peer needs a new certificate", Detail: c.sides(e.Chain[0]) + "; " + chainText(e.Chain, "")}
 		case LinkUnknown:
 			e.Ask = append(e.Ask, sources(l.Cert, l.Issuer)...)
-			e.Notes = append(e.Notes, fmt.Sprintf("nobody says whether the certificate of %s is revoked: %s", label(l.Cert), l.Why))
+			e.Notes = append(e.Notes, fmt.Sprintf("nobody says whether the certificate of %s is revoked: %s", Label(l.Cert), l.Why))
 			if t.Revocation == RevocationStrict && unknown == nil {
 				unknown = &Fault{Code: FaultUnknown, Why: e.Notes[len(e.Notes)-1], Detail: c.sides(e.Chain[0]) + "; " + chainText(e.Chain, ""), Setting: SettingRevocation,
 					Hint: `let a CRL or OCSP responder be reached from here, name a CRL file of that CA in crl of remote, or take revocation = "soft"`}
