@@ -65,13 +65,12 @@ func certRequests(conns ...*policy.Connection) (list []wire.Payload) {
 type proof struct {
 	certs []wire.Payload // CERT, end entity first
 	auth  *wire.Auth
-	how   string // for people: "PSK", "RSA-PSS with SHA2-512"
-	note  string
 }
 
 // signed is what the job of a signature returns.
 type signed struct {
 	proof
+	note  string // a caution for the operator, or ""
 	fault *auth.Fault
 }
 
@@ -85,21 +84,25 @@ func (sa *SA) prove(p *authenticating, id *wire.ID, then func(proof, *Refusal)) 
 	credential := conn.Local.Proof.Credential
 	if credential == nil {
 		mac := auth.SharedKeyMAC(sa.suite.PRF, conn.PSK, message, nonce, key, id.Body)
-		then(proof{auth: &wire.Auth{Method: wire.AuthSharedKey, Data: mac}, how: "PSK"}, nil)
+		then(proof{auth: &wire.Auth{Method: wire.AuthSharedKey, Data: mac}}, nil)
 		return
 	}
 	octets := auth.SignedOctets(sa.suite.PRF, message, nonce, key, id.Body)
 	rules := auth.SignatureRules{Hashes: p.hashes, SHA1: conn.Signatures.SHA1, PKCS1: conn.Signatures.PKCS1}
-	staple := func() []byte { return nil }
-	if auth.WantsStaple(p.requests) && sa.config.Staple != nil {
-		staple = func() []byte { return sa.config.Staple(credential) }
+	stapled := sa.config.Staple
+	if !auth.WantsStaple(p.requests) {
+		stapled = nil
 	}
 	sa.job(JobAuth, func() any {
 		s, f := credential.Key.Sign(octets, rules)
 		if f != nil {
 			return signed{fault: f}
 		}
-		return signed{proof: proof{certs: credential.Payloads(staple()), auth: s.Auth, how: s.Scheme, note: s.Note}}
+		var staple []byte
+		if stapled != nil {
+			staple = stapled(credential)
+		}
+		return signed{proof: proof{certs: credential.Payloads(staple), auth: s.Auth}, note: s.Note}
 	}, func(result any) {
 		s, ok := result.(signed)
 		switch {

@@ -64,25 +64,44 @@ func (sa *SA) verify(p *authenticating, v peerProof, others []*policy.Connection
 
 // sharedVerdict: a proof that is no signature.
 func sharedVerdict(v peerProof, right bool) verdict {
-	if v.conn == nil {
-		return verdict{}
-	}
-	wanted := "a pre-shared key"
-	hint, setting := "set the peer to authenticate itself by PSK", ""
-	if v.conn.Remote.Proof.Trust != nil {
-		wanted, hint, setting = "a signature", "set the peer to authenticate itself by its certificate or key, or take ca, cert and public_key from remote here", "remote.ca"
-	}
 	switch {
-	case v.auth.Method == 0:
-		return verdict{fault: &auth.Fault{Code: auth.FaultMethod, Why: fmt.Sprintf("it (%v) wants to authenticate by EAP, connection %s wants %s", v.identity, v.conn.Name, wanted), Hint: hint, Setting: setting}}
-	case v.auth.Method != wire.AuthSharedKey:
-		return verdict{fault: &auth.Fault{Code: auth.FaultMethod, Why: fmt.Sprintf("it proves %v by method %d, connection %s wants %s", v.identity, v.auth.Method, v.conn.Name, wanted), Hint: hint, Setting: setting}}
-	case v.conn.Remote.Proof.Trust != nil:
-		return verdict{fault: &auth.Fault{Code: auth.FaultMethod, Why: fmt.Sprintf("it proves %v by a pre-shared key, connection %s wants %s", v.identity, v.conn.Name, wanted), Hint: hint, Setting: setting}}
+	case v.conn == nil:
+		return verdict{}
+	case v.unfit() != nil:
+		return verdict{fault: v.unfit()}
 	case !right:
 		return verdict{fault: &auth.Fault{Code: auth.FaultSignature, Why: fmt.Sprintf("it does not prove %v: its PSK differs from that of connection %s", v.identity, v.conn.Name), Hint: pskHint(v.conn)}}
 	}
 	return verdict{how: "PSK"}
+}
+
+// unfit says that the proof is of another kind than the connection wants; nil: it is of that kind.
+func (v peerProof) unfit() *auth.Fault {
+	signed, wanted := auth.IsSignature(v.auth.Method), v.conn.Remote.Proof.Trust != nil
+	if signed == wanted && (signed || v.auth.Method == wire.AuthSharedKey) {
+		return nil
+	}
+	f := &auth.Fault{Code: auth.FaultMethod, Hint: "set the peer to authenticate itself by PSK"}
+	want := "a pre-shared key"
+	switch {
+	case wanted:
+		want, f.Setting = "a signature", auth.SettingCA
+		f.Hint = "set the peer to authenticate itself by its certificate or key, or take ca, cert and public_key from remote here"
+	case signed:
+		f.Setting = "remote"
+		f.Hint += ", or say here what is believed: ca, cert or public_key in remote"
+	}
+	what := fmt.Sprintf("proves %v by method %d", v.identity, v.auth.Method)
+	switch {
+	case v.auth.Method == 0:
+		what = fmt.Sprintf("(%v) wants to authenticate by EAP", v.identity)
+	case signed:
+		what = fmt.Sprintf("proves %v by a signature (method %d)", v.identity, v.auth.Method)
+	case v.auth.Method == wire.AuthSharedKey:
+		what = fmt.Sprintf("proves %v by a pre-shared key", v.identity)
+	}
+	f.Why = fmt.Sprintf("it %s, connection %s wants %s", what, v.conn.Name, want)
+	return f
 }
 
 // standIn is the connection whose trust judges certificates: the meant one, or another of the same address for an identity that is not known here or
@@ -140,9 +159,8 @@ func (sa *SA) judge(p *authenticating, v peerProof, by *policy.Connection, heard
 			then(verdict{fault: &auth.Fault{Code: auth.FaultSignature, Why: "the proof could not be verified on this host"}})
 		case v.conn == nil:
 			then(verdict{})
-		case v.conn.Remote.Proof.Trust == nil:
-			then(verdict{fault: &auth.Fault{Code: auth.FaultMethod, Hint: "set the peer to authenticate itself by PSK, or say here what is believed: ca, cert or public_key in remote", Setting: "remote",
-				Why: fmt.Sprintf("it proves %v by a signature (method %d), connection %s wants a pre-shared key", v.identity, v.auth.Method, v.conn.Name)}})
+		case v.unfit() != nil:
+			then(verdict{fault: v.unfit()})
 		case d.ev != nil && len(d.ev.Ask) > 0 && !p.inquired:
 			p.inquired = true
 			sa.inquire(p, d.ev.Ask, func(heard InquiryDone) { sa.judge(p, v, by, heard, then) })
