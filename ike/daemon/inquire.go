@@ -136,8 +136,20 @@ func (q *inquirer) renew(s *staple, c *auth.Credential, sources []auth.Source) {
 	}
 }
 
-// warm asks for the responses of all our certificates before the first peer does.
+// warm asks for the responses of all our certificates before the first peer does, and forgets those of certificates that are ours no more.
 func (q *inquirer) warm(snap *policy.Snapshot) {
+	q.mu.Lock()
+	old := q.staples
+	q.staples = make(map[[sha256.Size]byte]*staple)
+	for _, c := range snap.Connections {
+		if own := c.Local.Proof.Credential; own != nil && len(own.Chain) > 0 {
+			id := sha256.Sum256(own.Chain[0].Raw)
+			if s := old[id]; s != nil {
+				q.staples[id] = s
+			}
+		}
+	}
+	q.mu.Unlock()
 	for _, c := range snap.Connections {
 		if own := c.Local.Proof.Credential; own != nil {
 			q.staple(own)

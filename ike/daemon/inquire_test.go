@@ -12,6 +12,7 @@ import (
 
 	"cygnet/ike/auth"
 	"cygnet/ike/fetch"
+	"cygnet/policy"
 )
 
 // TestFailureWords: whom we asked in vain and why, without the layers in between, on one line of printable text.
@@ -29,5 +30,16 @@ func TestFailureWords(t *testing.T) {
 		if got := failure(fetch.Result{Source: auth.Source{URL: at}, Err: c.err}); got != c.want {
 			t.Errorf("%v: %s, wanted %s", c.err, got, c.want)
 		}
+	}
+}
+
+// TestStaplesFollowTheConfiguration: responses for certificates that are ours no more are forgotten, so that renewals leave nothing behind.
+func TestStaplesFollowTheConfiguration(t *testing.T) {
+	q := newInquirer(t.Logf)
+	defer q.stop()
+	q.staples[[32]byte{1}] = new(staple)
+	q.warm(&policy.Snapshot{})
+	if len(q.staples) != 0 {
+		t.Errorf("%d responses are kept for certificates that nobody has", len(q.staples))
 	}
 }
