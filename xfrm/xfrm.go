@@ -299,9 +299,16 @@ type Batch struct {
 	Update  []Op // UpdateSA and MoveSA
 }
 
-// Burst is a batch of ESP packets of one UDP or raw ESP path. Packets start at the SPI. The receiver of a Burst must not
-// keep the slices after it returns.
+// Burst is a batch of ESP packets of one UDP or raw ESP path. Packets start at the SPI. Neither the receiver of a Burst nor the one that sends it
+// may keep the slices after it returns.
 type Burst struct {
 	Local, Remote netip.AddrPort // port 0: plain ESP (IP protocol 50)
 	Packets       [][]byte
+	TOS           uint8 // traffic class of the outer packets: DSCP and ECN (RFC 6040)
+	// Run: the packets have one length, of which the last may fall short, and lie one behind the other, within the capacity of the first: they can be
+	// sent as one.
+	Run bool
+	// More: another burst of the same receive loop follows at once, so that what is made of this one may wait for it. A burst without packets only
+	// ends the waiting.
+	More bool
 }

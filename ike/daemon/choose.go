@@ -21,7 +21,7 @@ import (
 type dataplane struct {
 	xfrm.Driver
 	caps    xfrm.Capabilities           // with the reason of the choice
-	receive func(*xfrm.Burst)           // takes ESP from the transport; nil with the kernel
+	receive func() func(*xfrm.Burst)    // takes ESP from the transport; nil with the kernel
 	send    func(*transport.Transport)  // tells the driver where its ESP goes
 	sweep   func(context.Context) error // removes what an earlier process left and nobody has claimed
 	close   func() error
@@ -120,7 +120,7 @@ func openUserspace(ctx context.Context, c Config, host *netcfg.Host) (*dataplane
 	for _, note := range d.Notes() {
 		c.Log.Warn(note)
 	}
-	return &dataplane{Driver: d, caps: d.Capabilities(), receive: d.Receive, send: out.open, sweep: d.Sweep}, nil
+	return &dataplane{Driver: d, caps: d.Capabilities(), receive: d.Receiver, send: out.open, sweep: d.Sweep}, nil
 }
 
 // mayOpenRaw asks for CAP_NET_RAW, which ESP without UDP needs.

@@ -126,7 +126,7 @@ func launch(t *testing.T, s side, plane *xfrmfake.Driver, tune ...func(*Daemon))
 	}
 	d.choose = func(context.Context, string, Config) (*dataplane, error) {
 		return &dataplane{
-			Driver: plane, caps: plane.Capabilities(), receive: func(*xfrm.Burst) {}, send: func(*transport.Transport) {},
+			Driver: plane, caps: plane.Capabilities(), receive: func() func(*xfrm.Burst) { return func(*xfrm.Burst) {} }, send: func(*transport.Transport) {},
 			sweep: func(context.Context) error { return nil }, close: plane.Close,
 		}, nil
 	}

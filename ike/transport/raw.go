@@ -36,7 +36,7 @@ func family6Raw(f family) family { f.v6only = 0; return f }
 // receiveRaw is the receive loop of one raw socket.
 func (t *Transport) receiveRaw(s *rawSocket) {
 	buf, oob := make([]byte, maxDatagram), make([]byte, oobSize)
-	burst := xfrm.Burst{Packets: make([][]byte, 1)}
+	burst, deliver := xfrm.Burst{Packets: make([][]byte, 1)}, t.receiver()
 	for {
 		n, oobn, _, from, err := s.conn.ReadMsgIP(buf, oob)
 		if err != nil {
@@ -59,7 +59,7 @@ func (t *Transport) receiveRaw(s *rawSocket) {
 		burst.Local = netip.AddrPortFrom(local, 0)
 		burst.Remote = netip.AddrPortFrom(remote.Unmap().WithZone(from.Zone), 0)
 		burst.Packets[0] = body
-		t.deliver(&burst)
+		deliver(&burst)
 	}
 }
 

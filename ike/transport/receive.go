@@ -23,7 +23,7 @@ const (
 // receiveUDP is the receive loop of one socket.
 func (t *Transport) receiveUDP(s *udpSocket) {
 	buf, oob := make([]byte, maxDatagram), make([]byte, oobSize)
-	burst := xfrm.Burst{Packets: make([][]byte, 1)}
+	burst, deliver := xfrm.Burst{Packets: make([][]byte, 1)}, t.receiver()
 	for {
 		n, oobn, _, from, err := s.conn.ReadMsgUDPAddrPort(buf, oob)
 		if err != nil {
@@ -45,17 +45,17 @@ func (t *Transport) receiveUDP(s *udpSocket) {
 			local, _ := destination(oob[:oobn], from.Addr().Zone())
 			burst.Local, burst.Remote = netip.AddrPortFrom(local, s.port), from
 			burst.Packets[0] = body
-			t.deliver(&burst)
+			deliver(&burst)
 		}
 	}
 }
 
-func (t *Transport) deliver(b *xfrm.Burst) {
+// receiver of ESP for one loop.
+func (t *Transport) receiver() func(*xfrm.Burst) {
 	if t.config.ESP == nil {
-		t.dropped.esp.Add(uint64(len(b.Packets)))
-		return
+		return func(b *xfrm.Burst) { t.dropped.esp.Add(uint64(len(b.Packets))) }
 	}
-	t.config.ESP(b)
+	return t.config.ESP()
 }
 
 // ended reports whether a read failed because the socket is closed. Any other failure passes.

@@ -29,9 +29,9 @@ type Config struct {
 	PlainESP bool
 	// IKE is called for each IKE message by a receive loop. The octets belong to the callee.
 	IKE func(ike.Packet)
-	// ESP is called for each burst of ESP; nil drops it. See xfrm.Burst for ownership. Each receive loop makes its own
-	// calls, so that calls for different sockets overlap.
-	ESP func(*xfrm.Burst)
+	// ESP makes a receiver for one receive loop, which calls it for each burst of ESP; nil drops it. See xfrm.Burst for ownership. Receivers of
+	// different loops are called at the same time.
+	ESP func() func(*xfrm.Burst)
 }
 
 // Transport is safe for concurrent use.

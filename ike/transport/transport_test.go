@@ -30,12 +30,14 @@ func (n *node) config() Config {
 	n.ike, n.esp = make(chan ike.Packet, 64), make(chan xfrm.Burst, 64)
 	return Config{
 		IKE: func(p ike.Packet) { n.ike <- p },
-		ESP: func(b *xfrm.Burst) {
-			c := xfrm.Burst{Local: b.Local, Remote: b.Remote}
-			for _, p := range b.Packets {
-				c.Packets = append(c.Packets, bytes.Clone(p))
+		ESP: func() func(*xfrm.Burst) {
+			return func(b *xfrm.Burst) {
+				c := xfrm.Burst{Local: b.Local, Remote: b.Remote}
+				for _, p := range b.Packets {
+					c.Packets = append(c.Packets, bytes.Clone(p))
+				}
+				n.esp <- c
 			}
-			n.esp <- c
 		},
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"cygnet/xfrm/esp"
 )
 
+// Receiver makes what takes the bursts of one receive loop.
+func (d *Driver) Receiver() func(*xfrm.Burst) { return d.Receive }
+
 // Receive opens the packets of a burst, in place, and delivers what is in them to the TUN. It is safe for concurrent use.
 func (d *Driver) Receive(b *xfrm.Burst) {
 	t, now := d.tables.Load(), time.Now().Unix()
