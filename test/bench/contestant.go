@@ -1,0 +1,78 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"cygnet/xfrm/bench"
+)
+
+// contestant is one tunnel in a network of its own. All are there for the whole run, and idle but in their turns.
+type contestant struct {
+	name    string
+	short   string // in the names of namespaces and files
+	begin   func(o options, c *contestant) error
+	network *bench.Network
+	pids    []int // of the gateways' processes
+	version string
+	ends    []func()
+}
+
+func (c *contestant) start(o options) error {
+	var err error
+	if c.network, err = bench.NewNetwork(c.short, 1500, 1500); err != nil {
+		return err
+	}
+	return c.begin(o, c)
+}
+
+func (c *contestant) stop() {
+	slices.Reverse(c.ends)
+	for _, f := range c.ends {
+		f()
+	}
+	if c.network != nil {
+		c.network.Close()
+	}
+}
+
+// Names of the contestants.
+const (
+	gcm       = "cygnet AES-256-GCM"
+	chacha    = "cygnet ChaCha20-Poly1305"
+	cbc       = "cygnet AES-256-CBC, SHA2-256"
+	null      = "cygnet without cryptography"
+	wireguard = "wireguard-go"
+	libipsec  = "strongSwan kernel-libipsec, GCM"
+	libCBC    = "strongSwan kernel-libipsec, CBC"
+	openvpn   = "OpenVPN AES-256-GCM"
+	plain     = "plain forwarding"
+)
+
+func contestants(o options) []*contestant {
+	all := []*contestant{
+		{name: gcm, short: "gcm", begin: cygnet("aes256gcm16")},
+		{name: wireguard, short: "wg", begin: startWireGuard},
+	}
+	if o.only == "" {
+		return all
+	}
+	return slices.DeleteFunc(all, func(c *contestant) bool { return !slices.Contains(strings.Split(o.only, ","), c.short) })
+}
+
+// cygnet starts a tunnel of cygnet's userspace data plane.
+func cygnet(esp string, flags ...string) func(options, *contestant) error {
+	return func(o options, c *contestant) error {
+		program, err := build(o, "cygnetd"+strings.Join(flags, ""), "./cmd/cygnetd", flags...)
+		if err != nil {
+			return err
+		}
+		t, err := bench.StartCygnet(c.network, bench.TunnelOptions{Cygnetd: program, Dataplane: "userspace", ESP: esp})
+		if err != nil {
+			return err
+		}
+		c.pids, c.version = t.PIDs(), "esp = "+esp
+		c.ends = append(c.ends, t.Stop)
+		return nil
+	}
+}
