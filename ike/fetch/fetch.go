@@ -14,7 +14,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -63,28 +62,13 @@ type answer struct {
 // New makes a Fetcher whose memory goes by now.
 func New(now func() time.Time) *Fetcher {
 	f := &Fetcher{now: now, slots: make(chan struct{}, atOnce), kept: make(map[key]answer)}
-	dialer := &net.Dialer{Timeout: Timeout, Control: func(_, address string, _ syscall.RawConn) error { return allowed(address) }}
+	dialer := &net.Dialer{Timeout: Timeout, Control: func(_, address string, _ syscall.RawConn) error { return allowed(address, ownAddresses) }}
 	f.client = &http.Client{
 		Timeout:       Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("it redirects, which is not followed") },
 		Transport:     &http.Transport{Proxy: nil, DialContext: dialer.DialContext, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10},
 	}
 	return f
-}
-
-// allowed refuses addresses that only this host or its link has: a name in a certificate must not reach what outsiders cannot. It looks at the address
-// that is dialled, not at the name.
-func allowed(address string) error {
-	a, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	ip := a.Addr().Unmap()
-	switch {
-	case ip.IsLoopback(), ip.IsUnspecified(), ip.IsLinkLocalUnicast(), ip.IsMulticast(), ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return fmt.Errorf("its address %s is one of this host or its link", ip)
-	}
-	return nil
 }
 
 // Fetch asks all sources, at most for Timeout, and returns what came, with what became of each.

@@ -14,19 +14,6 @@ import (
 	"cygnet/ike/auth"
 )
 
-// TestAllowed: no address of this host or its link is dialled.
-func TestAllowed(t *testing.T) {
-	for address, want := range map[string]bool{
-		"192.0.2.1:80": true, "10.1.2.3:80": true, "[2001:db8::1]:80": true, "[fd00::1]:80": true,
-		"127.0.0.1:80": false, "127.9.9.9:80": false, "[::1]:80": false, "[::ffff:127.0.0.1]:80": false, "0.0.0.0:80": false, "[::]:80": false,
-		"169.254.169.254:80": false, "[fe80::1]:80": false, "224.0.0.1:80": false, "[ff02::1]:80": false, "255.255.255.255:80": false, "name:80": false,
-	} {
-		if err := allowed(address); (err == nil) != want {
-			t.Errorf("%s: %v, wanted allowed: %v", address, err, want)
-		}
-	}
-}
-
 // local is a Fetcher that may dial this host, where the servers of tests are.
 func local(now func() time.Time) *Fetcher {
 	f := New(now)
