@@ -77,7 +77,7 @@ sim: ## the deterministic simulation: SEEDS runs (SEEDS=10000) from seed FIRST
 
 interop: build ## live rows against strongSwan and own against own on this kernel, as root
 	@test/prepare go demo peers
-	@log=$$(mktemp); REQUIRE=peers,root $(GO) test -v -tags interop -count 1 -timeout 20m ./test/interop -run '^(TestRigItself$$|TestUserspace)' >$$log 2>&1; rc=$$?; \
+	@log=$$(mktemp); REQUIRE=peers,root $(GO) test -v -tags interop -count 1 -timeout 60m ./test/interop -run '^(TestRigItself$$|TestUserspace)' >$$log 2>&1; rc=$$?; \
 	if [ $$rc = 0 ] && ! grep -q FLAKY $$log; then sed -n '/^peer  /,$$p' $$log; else cat $$log; fi; rm -f $$log; exit $$rc
 
 lab: build ## a real kernel with ESP in a VM: the kernel driver, strongSwan, Libreswan

@@ -11,7 +11,7 @@ import (
 	"cygnet/test/rig"
 )
 
-// TestUserspaceStart: cygnet and strongSwan bring one tunnel up at the same moment, 50 times (ROUNDS in the environment says otherwise, CI makes it 12). A ferry keeps the IKE_SA_INIT requests
+// TestUserspaceStart: cygnet and strongSwan bring one tunnel up at the same moment, 50 times (ROUNDS in the environment says otherwise, CI makes it 3). A ferry keeps the IKE_SA_INIT requests
 // on the WAN until there is one of each. Every time both ends are left with one IKE SA and one pair of SAs, the same ones, and with nothing once it is taken down.
 func TestUserspaceStart(t *testing.T) {
 	need(t, "root", root())
