@@ -45,6 +45,10 @@ func TestOrder(t *testing.T) {
 		if !core[p.Path] {
 			continue
 		}
+		p, err := Built(p)
+		if err != nil {
+			t.Fatal(err)
+		}
 		found, err := CheckOrder(p, imp)
 		if err != nil {
 			t.Fatal(err)

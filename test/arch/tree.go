@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"go/build"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -42,6 +43,22 @@ func Load(root string) ([]Package, error) {
 		packages[i] = *byPath[dir]
 	}
 	return packages, err
+}
+
+// Built is the package without the files that an ordinary build for this machine leaves out: those type-check together.
+func Built(p Package) (Package, error) {
+	all := p.Files
+	p.Files = nil
+	for _, f := range all {
+		in, err := build.Default.MatchFile(filepath.Split(p.Fset.Position(f.Package).Filename))
+		if err != nil {
+			return p, err
+		}
+		if in {
+			p.Files = append(p.Files, f)
+		}
+	}
+	return p, nil
 }
 
 // Root compares the names in the repository's root with what belongs there. What .gitignore keeps out of the root ("/bin/") does not count.

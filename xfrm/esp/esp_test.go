@@ -532,10 +532,10 @@ func benchmark(b *testing.B, open bool) {
 		if s.ESN || s.KeyBits != 256 {
 			continue
 		}
-		for _, size := range []int{64, 1400} {
+		for _, size := range []int{64, 576, 1400, 9000} {
 			b.Run(fmt.Sprintf("%s/%d", name(s), size), func(b *testing.B) {
 				out, in := pair(b, newSA(b, s))
-				buf, inner := make([]byte, 0, 2048), make([]byte, size)
+				buf, inner := make([]byte, 0, size+128), make([]byte, size)
 				p := seal(b, out, inner, NextIPv4)
 				scratch := bytes.Clone(p)
 				b.SetBytes(int64(size))
@@ -554,5 +554,11 @@ func benchmark(b *testing.B, open bool) {
 				}
 			})
 		}
+	}
+}
+
+func TestThisBuildEncrypts(t *testing.T) {
+	if NullCrypto || newNull() != nil {
+		t.Error("a build without the benchmark's tag has its transform")
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"cygnet/xfrm"
 	"cygnet/xfrm/alg"
+	"cygnet/xfrm/esp"
 	"cygnet/xfrm/netcfg"
 )
 
@@ -160,7 +161,12 @@ func (d *Driver) Capabilities() xfrm.Capabilities {
 func (d *Driver) Events() <-chan xfrm.Event { return d.events.c }
 
 // Notes are lines for the log: what the host did not grant and what follows from it.
-func (d *Driver) Notes() []string { return d.host.notes }
+func (d *Driver) Notes() []string {
+	if esp.NullCrypto {
+		return append([]string{"this build neither encrypts nor authenticates (build tag nullcrypto): it is for measurements alone"}, d.host.notes...)
+	}
+	return d.host.notes
+}
 
 // Close removes the TUN and with it the routes into it. The unreachable routes beneath, the rules that lead to them and the guards against
 // clear packets stay for every policy that was not removed before: fail closed. The next driver of this host finds and replaces them.
