@@ -1,0 +1,49 @@
+package userspace
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"cygnet/xfrm"
+)
+
+// BenchmarkLookup finds the policies of packets among those of 1, 1000 and 10000 children, each with a remote network of its own. There are as many flows,
+// drawn at random over all children, in each case, so that only the tables differ.
+func BenchmarkLookup(b *testing.B) {
+	const flows = 1 << 10 // a power of two
+	for _, children := range []int{1, 1000, 10000} {
+		b.Run(fmt.Sprintf("children=%d", children), func(b *testing.B) {
+			remote := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 128 | byte(n>>8), byte(n), 0}) }
+			policies, sas := make(map[xfrm.Slot]*policy), make(map[xfrm.SAID]*sa)
+			for n := range children {
+				s := lanToLAN
+				s.Dst = netip.PrefixFrom(remote(n), 24)
+				p := outPolicy(s, 1, 0)
+				p.Template.ReqID = uint32(n + 1)
+				policies[p.Slot] = &policy{Policy: p}
+				sas[xfrm.SAID{Dst: remote(n), SPI: uint32(n + 256)}] = &sa{direction: xfrm.Out, reqID: uint32(n + 1)}
+			}
+			t, random := newTables(sas, policies), rand.New(rand.NewPCG(1, 2))
+			list := make([]flow, flows)
+			for i := range list {
+				host := remote(random.IntN(children)).As4()
+				host[3] = byte(i)
+				f, ok := parse(udp4("10.1.0.5", netip.AddrFrom4(host).String(), uint16(i), 53, 64))
+				if found, is := t.find(&f); !ok || !is || found.sa == nil {
+					b.Fatalf("no policy or SA for %v", f)
+				}
+				list[i] = f
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				if _, ok := t.find(&list[i%flows]); !ok {
+					b.Fatal("no policy")
+				}
+				i++
+			}
+		})
+	}
+}
