@@ -84,8 +84,9 @@ lab: build ## a real kernel with ESP in a VM: the kernel driver, strongSwan, Lib
 	@test/prepare go demo peers lab
 	REQUIRE=lab test/lab/run
 
-bench: ## speed of the packet and key paths
-	$(GO) test -run '^$$' -bench . -benchmem ./xfrm/esp ./ike/suite
+bench: ## userspace ESP against wireguard-go, strongSwan, OpenVPN and plain forwarding, as root (ROUNDS=5; SMOKE=1: short, fails only at worse than half)
+	@test/prepare go demo bench $(if $(SMOKE),,peers)
+	$(GO) run ./test/bench $(if $(SMOKE),-smoke) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 clean: ## removes what was built
 	rm -rf $(BIN)

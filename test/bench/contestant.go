@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
+	"cygnet/test/rig"
 	"cygnet/xfrm/bench"
 )
 
@@ -12,6 +14,7 @@ type contestant struct {
 	name    string
 	short   string // in the names of namespaces and files
 	begin   func(o options, c *contestant) error
+	peer    bool // no ratio that gates needs it
 	network *bench.Network
 	pids    []int // of the gateways' processes
 	version string
@@ -52,12 +55,23 @@ const (
 func contestants(o options) []*contestant {
 	all := []*contestant{
 		{name: gcm, short: "gcm", begin: cygnet("aes256gcm16")},
+		{name: chacha, short: "chacha", begin: cygnet("chacha20poly1305")},
+		{name: cbc, short: "cbc", begin: cygnet("aes256-sha256")},
+		{name: null, short: "null", begin: cygnet("aes256gcm16", "-tags", "nullcrypto")},
 		{name: wireguard, short: "wg", begin: startWireGuard},
+		{name: libipsec, short: "lib", begin: swan(rig.GCM), peer: true},
+		{name: libCBC, short: "libcbc", begin: swan(rig.CBC), peer: true},
+		{name: openvpn, short: "ovpn", begin: startOpenVPN, peer: true},
+		{name: plain, short: "plain", begin: startPlain, peer: true},
 	}
-	if o.only == "" {
-		return all
-	}
-	return slices.DeleteFunc(all, func(c *contestant) bool { return !slices.Contains(strings.Split(o.only, ","), c.short) })
+	return slices.DeleteFunc(all, func(c *contestant) bool {
+		return o.smoke && c.peer || o.only != "" && !slices.Contains(strings.Split(o.only, ","), c.short)
+	})
+}
+
+func startPlain(_ options, c *contestant) error {
+	c.version = "the kernel, no tunnel"
+	return errors.Join(c.network.Forward(), c.network.Carries())
 }
 
 // cygnet starts a tunnel of cygnet's userspace data plane.

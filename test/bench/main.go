@@ -74,6 +74,11 @@ func run(o options) error {
 		return err
 	}
 	o.cache = filepath.Join(dir, "cygnet-bench")
+	allocates := transforms(o)
+	ns, err := lookups(o)
+	if err != nil {
+		return err
+	}
 	all := contestants(o)
 	defer func() {
 		for _, c := range all {
@@ -93,8 +98,12 @@ func run(o options) error {
 	if err != nil {
 		return err
 	}
+	r[lookupNs] = make(map[string][]float64)
+	for n, v := range ns {
+		r[lookupNs][lookupCase(n)] = []float64{v}
+	}
 	fmt.Printf("load average at the end %s\n\n", bench.Load())
-	return report(o, r)
+	return errors.Join(allocates, report(o, r))
 }
 
 // build builds a command of this module, or with a version one of another, into the cache and returns its path.

@@ -20,6 +20,8 @@ const (
 	pps     figure = "64-octet UDP, packets/s"
 	ppsCPU  figure = "64-octet UDP, packets per gateway CPU second"
 	rttIdle figure = "idle round trip, us"
+
+	lookupNs figure = "policy look-up, ns" // its contestants are numbers of children
 )
 
 // results of all rounds: figure -> contestant -> one value a round.
@@ -51,6 +53,9 @@ func (r results) ratio(f figure, a, b string) float64 {
 	}
 	return median(list)
 }
+
+// lookupCase is the contestant of lookupNs with n children.
+func lookupCase(n int) string { return fmt.Sprintf("%d children", n) }
 
 const warm = 200 * time.Millisecond
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -69,17 +70,27 @@ func (w *Network) Forward() error {
 	return errors.Join(w.GatewayA.Route(LANB, GatewayB, "wan"), w.GatewayB.Route(LANA, GatewayA, "wan"))
 }
 
-// Carries waits until client A hears from client B, through a tunnel of the two processes. When it does not, what these said last is in the error.
-func (w *Network) Carries(a, b *Process) error {
+// Speaker is a process that may have to say why its tunnel does not work.
+type Speaker interface {
+	Dead() bool
+	Output() string
+}
+
+// Carries waits until client A hears from client B, through a tunnel of some processes. When it does not, what these said last is in the error.
+func (w *Network) Carries(by ...Speaker) error {
 	var err error
 	until(patience, func() bool {
 		_, err = Echo(w.ClientA, ClientB, 64, 1, 0)
-		return err == nil || a.Dead() || b.Dead()
+		return err == nil || slices.ContainsFunc(by, Speaker.Dead)
 	})
-	if err != nil {
-		return fmt.Errorf("the tunnel did not come up: %w\ngateway A says:\n%s\ngateway B says:\n%s", err, last(a.Output()), last(b.Output()))
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = fmt.Errorf("client A does not hear from client B: %w", err)
+	for _, s := range by {
+		err = fmt.Errorf("%w\nit said:\n%s", err, last(s.Output()))
+	}
+	return err
 }
 
 // Close removes the namespaces. Processes inside are the caller's.
