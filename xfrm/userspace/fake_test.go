@@ -30,12 +30,12 @@ func newFakeTUN() *fakeTUN {
 	return &fakeTUN{in: make(chan []byte, 256), out: make(chan []byte, 256), closed: make(chan struct{})}
 }
 
-func (f *fakeTUN) readAll(take func([]byte) bool) error {
+func (f *fakeTUN) readAll(take func(vnet, []byte) bool) error {
 	select {
 	case <-f.closed:
 		return errors.New("closed")
 	case p := <-f.in:
-		for take(p) {
+		for take(vnet{}, p) {
 			select {
 			case p = <-f.in:
 			default:
@@ -46,13 +46,15 @@ func (f *fakeTUN) readAll(take func([]byte) bool) error {
 	}
 }
 
-func (f *fakeTUN) write(p []byte) error {
+func (f *fakeTUN) write(_ vnet, parts [][]byte) error {
 	if f.fail != nil {
 		return f.fail
 	}
-	f.out <- bytes.Clone(p)
+	f.out <- bytes.Join(parts, nil)
 	return nil
 }
+
+func (f *fakeTUN) offloads() offloads { return offloads{} }
 
 func (f *fakeTUN) Close() error { close(f.closed); return nil }
 

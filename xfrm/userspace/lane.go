@@ -33,7 +33,7 @@ func newLane(d *Driver, dev device) *lane {
 
 // run ends when the device does.
 func (l *lane) run() {
-	take := func(p []byte) bool {
+	take := func(_ vnet, p []byte) bool {
 		l.packet(p)
 		return len(l.burst.Packets) < burstPackets && len(l.arena) < burstOctets
 	}

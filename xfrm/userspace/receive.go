@@ -10,10 +10,15 @@ import (
 )
 
 // Receiver makes what takes the bursts of one receive loop.
-func (d *Driver) Receiver() func(*xfrm.Burst) { return d.Receive }
+func (d *Driver) Receiver() func(*xfrm.Burst) {
+	parts := make([][]byte, 1)
+	return func(b *xfrm.Burst) { d.receive(b, parts) }
+}
 
 // Receive opens the packets of a burst, in place, and delivers what is in them to the TUN. It is safe for concurrent use.
-func (d *Driver) Receive(b *xfrm.Burst) {
+func (d *Driver) Receive(b *xfrm.Burst) { d.receive(b, make([][]byte, 1)) }
+
+func (d *Driver) receive(b *xfrm.Burst, parts [][]byte) {
 	t, now := d.tables.Load(), time.Now().Unix()
 	for _, p := range b.Packets {
 		if len(p) < 8 {
@@ -27,7 +32,8 @@ func (d *Driver) Receive(b *xfrm.Burst) {
 			continue
 		}
 		if inner := d.open(s, p, b.Remote, now); inner != nil {
-			if err := (*d.dev.Load()).write(inner); err != nil {
+			parts[0] = inner
+			if err := (*d.dev.Load()).write(vnet{}, parts); err != nil {
 				d.drops.writing.Add(1)
 			}
 		}

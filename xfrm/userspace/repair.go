@@ -50,7 +50,7 @@ func (d *Driver) repairDevice() (lost string, err error) {
 
 // reopen makes the TUN anew.
 func (d *Driver) reopen() error {
-	dev, err := openTUN(d.config.TUN)
+	dev, err := openTUN(d.config.TUN, d.config.plainTUN)
 	if err != nil {
 		return err
 	}

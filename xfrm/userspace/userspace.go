@@ -57,6 +57,8 @@ type Config struct {
 	PlainESP bool
 	// Warn is told what others changed of what is ours on the host, and what could not be put back; may be nil.
 	Warn func(error)
+
+	plainTUN bool // a device without offloads; for tests
 }
 
 // Driver is an xfrm.Driver.
@@ -93,7 +95,7 @@ func New(c Config) (*Driver, error) {
 	if c.Ports == [2]uint16{} {
 		c.Ports = [2]uint16{500, 4500}
 	}
-	dev, err := openTUN(c.TUN)
+	dev, err := openTUN(c.TUN, c.plainTUN)
 	if err != nil {
 		return nil, err
 	}
