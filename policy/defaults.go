@@ -18,6 +18,12 @@ const (
 	// (RFC 7296 section 2.6 leaves the number open; strongSwan has 30).
 	DefaultCookieThreshold = 64
 
+	// DefaultMTU inside userspace tunnels leaves room in an outer MTU of 1500 for all suites but AES-CBC with SHA2-384 or SHA2-512 over IPv6. The
+	// least is what IPv6 demands (RFC 8200 section 5), the most what an IP packet around it can hold.
+	DefaultMTU = 1400
+	minMTU     = 1280
+	maxMTU     = 65000
+
 	DefaultStart = StartManual
 
 	// Liveness: 30 s without a sign of life, then 4, 7.2, 13, 23.3 and 42 s: a dead peer is known after two minutes at the latest. The
@@ -131,5 +137,5 @@ func proposal(proto wire.ProtocolID, lists ...[]wire.Transform) wire.Proposal {
 }
 
 func defaultDaemon() Daemon {
-	return Daemon{Dataplane: DefaultDataplane, LogLevel: DefaultLogLevel, Port: DefaultPort, NATTPort: DefaultNATTPort, CookieThreshold: DefaultCookieThreshold}
+	return Daemon{Dataplane: DefaultDataplane, LogLevel: DefaultLogLevel, Port: DefaultPort, NATTPort: DefaultNATTPort, MTU: DefaultMTU, CookieThreshold: DefaultCookieThreshold}
 }

@@ -101,6 +101,7 @@ func (r *reader) daemon(t *table) {
 	d.LogLevel = t.word("log", d.LogLevel, LogLevels()...)
 	d.Port = uint16(t.integer("port", DefaultPort, 1, 65535))
 	d.NATTPort = uint16(t.integer("natt_port", DefaultNATTPort, 1, 65535))
+	d.MTU = int(t.integer("mtu", DefaultMTU, minMTU, maxMTU))
 	d.CookieThreshold = int(t.integer("cookie_threshold", DefaultCookieThreshold, 0, 1<<20))
 	if d.Port == d.NATTPort {
 		t.problem("natt_port", "contradiction", "the defaults are 500 and 4500", "port and natt_port are both %d; messages on the second begin with a marker (RFC 7296 section 3.1)", d.Port)

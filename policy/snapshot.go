@@ -28,6 +28,7 @@ type Daemon struct {
 	LogLevel  string // "error", "warn", "info", "debug", "trace"
 	Port      uint16 // 500
 	NATTPort  uint16 // 4500
+	MTU       int    // of packets inside userspace tunnels, octets
 	// CookieThreshold is the number of half-open IKE SAs from which on COOKIE is demanded.
 	CookieThreshold int
 }

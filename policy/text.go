@@ -10,7 +10,7 @@ import (
 func (s *Snapshot) Text() string {
 	var b strings.Builder
 	d := s.Daemon
-	fmt.Fprintf(&b, "daemon: data plane %s, log %s, ports %d and %d, cookies from %d half-open SAs\n", d.Dataplane, d.LogLevel, d.Port, d.NATTPort, d.CookieThreshold)
+	fmt.Fprintf(&b, "daemon: data plane %s, log %s, ports %d and %d, MTU %d, cookies from %d half-open SAs\n", d.Dataplane, d.LogLevel, d.Port, d.NATTPort, d.MTU, d.CookieThreshold)
 	for _, c := range s.Connections {
 		b.WriteString(c.Text())
 	}

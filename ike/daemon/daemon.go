@@ -32,6 +32,7 @@ type Config struct {
 	ConfigDir string // "/etc/cygnet"
 	Socket    string // of the control API; control.DefaultSocket when empty
 	TUNName   string // of the userspace data plane
+	tunMTU    int    // likewise, in octets; the configuration says it
 	Version   string
 	Log       *logrus.Logger
 	// FixedLogLevel: the level of Log was given by the caller and the configuration's does not apply.
@@ -106,7 +107,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if err := transport.Check(snap.Daemon.Port, snap.Daemon.NATTPort); err != nil { // before the data plane, which knows less well who is in the way
 		return err
 	}
-	dp, err := d.choose(ctx, snap.Daemon.Dataplane, d.config)
+	config := d.config
+	config.tunMTU = snap.Daemon.MTU
+	dp, err := d.choose(ctx, snap.Daemon.Dataplane, config)
 	if err != nil {
 		return err
 	}

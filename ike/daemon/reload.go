@@ -102,6 +102,9 @@ func (d *Daemon) restartNeeded(now policy.Daemon) string {
 	if now.NATTPort != d.running.NATTPort {
 		keys = append(keys, "natt_port")
 	}
+	if now.MTU != d.running.MTU {
+		keys = append(keys, "mtu")
+	}
 	return strings.Join(keys, ", ")
 }
 
