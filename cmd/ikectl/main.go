@@ -51,6 +51,7 @@ func verbs() []verb {
 		{"monitor", "", "show all that happens until interrupted", setupMonitor},
 		{"reload", "", "make cygnetd read its configuration again", setupReload},
 		{"check", "[DIR]", "check a configuration; needs no cygnetd", setupCheck},
+		{"bench", "", "measure tunnels on this machine, in network namespaces of its own", setupBench},
 		{"version", "", "show versions", setupVersion},
 		{"help", "[VERB]", "show this help", setupHelp},
 	}

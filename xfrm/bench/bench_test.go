@@ -151,3 +151,40 @@ func TestChecksum(t *testing.T) {
 		t.Errorf("odd length: %04x", c)
 	}
 }
+
+// The bare links are measured by every test, each line once.
+func TestRunWithoutTunnel(t *testing.T) {
+	network(t, "probe", 1500) // or skips
+	seen := make(map[string]Result)
+	err := Run(t.Context(), Request{MTUs: []int{1400}, Each: 100 * time.Millisecond}, func(r Result) { seen[r.Test] = r }, func(what string, why error) { t.Error(what, why) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range tests(1400) {
+		if r := seen[x.name]; r.Value <= 0 || r.Dataplane != "none" || r.MTU != 1400 || r.Unit == "" {
+			t.Errorf("%s: %+v", x.name, r)
+		}
+	}
+	if len(seen) != len(tests(1400)) {
+		t.Errorf("%d lines of %d tests", len(seen), len(tests(1400)))
+	}
+}
+
+// A tunnel that cannot be made is told once, with what its program said.
+func TestRunTellsOnce(t *testing.T) {
+	network(t, "probe", 1500) // or skips
+	broken := filepath.Join(t.TempDir(), "cygnetd")
+	if err := os.WriteFile(broken, []byte("#!/bin/sh\necho no such luck\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	plain := &subject{mtu: 1400}
+	r := Request{Cygnetd: broken, Dataplanes: []string{"kernel"}, Suites: []string{"aes256gcm16", "aes256-sha256"}}
+	tell := once(func(what string, why error) { told = append(told, what+": "+why.Error()) })
+	for _, esp := range r.Suites {
+		tell(esp, r.tunnel(t.Context(), plain, "kernel", esp, func(Result) { t.Error("a result") }))
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "no such luck") {
+		t.Errorf("told %q", told)
+	}
+}
