@@ -44,10 +44,10 @@ func TestLimits(t *testing.T) {
 
 func TestReadBenchmarks(t *testing.T) {
 	const out = `goos: linux
-BenchmarkLookup/children=1-2         	 8399799	        45.29 ns/op	       0 B/op	       0 allocs/op
-BenchmarkLookup/children=1-2         	 8194730	        44.84 ns/op	       0 B/op	       0 allocs/op
-BenchmarkLookup/children=1000-2      	 5823340	        60.06 ns/op	       0 B/op	       0 allocs/op
-BenchmarkLookup/children=10000-2     	 4854681	        70 ns/op	       0 B/op	       0 allocs/op
+BenchmarkLookup/children=1-2         	 8399799	        99 ns/op	45.29 cpu-ns/op	       0 B/op	       0 allocs/op
+BenchmarkLookup/children=1-2         	 8194730	        99 ns/op	44.84 cpu-ns/op	       0 B/op	       0 allocs/op
+BenchmarkLookup/children=1000-2      	 5823340	        99 ns/op	60.06 cpu-ns/op	       0 B/op	       0 allocs/op
+BenchmarkLookup/children=10000-2     	 4854681	        99 ns/op	70 cpu-ns/op	       0 B/op	       0 allocs/op
 PASS
 `
 	if ns, err := lookupTimes(out); err != nil || ns[1] != 44.84 || ns[1000] != 60.06 || ns[10000] != 70 {

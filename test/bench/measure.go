@@ -59,8 +59,8 @@ func lookupCase(n int) string { return fmt.Sprintf("%d children", n) }
 
 const warm = 200 * time.Millisecond
 
-// udpSize is the payload of the small packets.
-const udpSize = 64
+// udpSize is the payload of the small packets, which with the headers of IPv4 and UDP have 64 octets.
+const udpSize = 64 - 28
 
 var errInterrupted = errors.New("interrupted")
 

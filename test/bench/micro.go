@@ -75,7 +75,7 @@ func lookups(o options) (map[int]float64, error) {
 // lookupTimes reads the output of BenchmarkLookup: the least of each case, as what disturbs only adds.
 func lookupTimes(out string) (map[int]float64, error) {
 	least := make(map[int]float64)
-	for _, f := range regexp.MustCompile(`(?m)^BenchmarkLookup/children=(\d+)\S*\s+\d+\s+([\d.]+) ns/op`).FindAllStringSubmatch(out, -1) {
+	for _, f := range regexp.MustCompile(`(?m)^BenchmarkLookup/children=(\d+)\S*\s.*\s([\d.]+) cpu-ns/op`).FindAllStringSubmatch(out, -1) {
 		n, _ := strconv.Atoi(f[1])
 		if ns, _ := strconv.ParseFloat(f[2], 64); least[n] == 0 || ns < least[n] {
 			least[n] = ns
