@@ -21,7 +21,7 @@ func (d *Driver) Apply(ctx context.Context, ops []xfrm.Op) error {
 	if d.closed {
 		return errClosed
 	}
-	defer func() { d.tables.Store(newTables(d.sas, d.policies)) }()
+	defer func() { d.tables.Store(d.contents.tables()) }()
 	for i, op := range ops {
 		if err := d.applyOne(ctx, op); err != nil {
 			return &xfrm.OpError{Index: i, Op: op, Err: err}
@@ -39,25 +39,23 @@ func (d *Driver) applyOne(ctx context.Context, op xfrm.Op) error {
 	case xfrm.MoveSA:
 		return d.moveSA(o)
 	case xfrm.RemoveSA:
-		if s := d.sas[o.ID]; s != nil {
+		if s := d.contents.removeSA(o.ID); s != nil {
 			s.wipe()
-			delete(d.sas, o.ID)
 		}
 		return nil
 	case xfrm.PutPolicy:
 		return d.putPolicy(ctx, o.Policy)
 	case xfrm.RemovePolicy:
-		if d.policies[o.Slot] == nil {
+		if d.contents.removePolicy(o.Slot) == nil {
 			return nil
 		}
-		delete(d.policies, o.Slot)
 		return d.host.apply(ctx, d.policyList())
 	}
 	return fmt.Errorf("unknown operation %T", op)
 }
 
 func (d *Driver) addSA(s xfrm.SA) error {
-	if d.sas[s.ID] != nil {
+	if d.contents.sas[s.ID] != nil {
 		return fmt.Errorf("%s: %w", s.ID, xfrm.ErrExists)
 	}
 	if s.Encap == nil && !d.config.PlainESP {
@@ -67,19 +65,12 @@ func (d *Driver) addSA(s xfrm.SA) error {
 	if err != nil {
 		return err
 	}
-	d.births++
-	n.birth = d.births
-	d.sas[s.ID] = n
-	for _, p := range d.policies {
-		if p.Template.ReqID == s.ReqID {
-			p.asked.Store(0) // answered
-		}
-	}
+	d.contents.addSA(s.ID, n)
 	return nil
 }
 
 func (d *Driver) updateSA(o xfrm.UpdateSA) error {
-	s := d.sas[o.ID]
+	s := d.contents.sas[o.ID]
 	if s == nil {
 		return errors.New("no such SA")
 	}
@@ -94,12 +85,12 @@ func (d *Driver) updateSA(o xfrm.UpdateSA) error {
 }
 
 func (d *Driver) moveSA(o xfrm.MoveSA) error {
-	s := d.sas[o.ID]
+	s := d.contents.sas[o.ID]
 	to := xfrm.SAID{Dst: o.Dst, SPI: o.ID.SPI, Proto: o.ID.Proto}
 	switch {
 	case s == nil:
 		return errors.New("no such SA")
-	case to != o.ID && d.sas[to] != nil:
+	case to != o.ID && d.contents.sas[to] != nil:
 		return fmt.Errorf("%s: %w", to, xfrm.ErrExists)
 	case !o.Dst.IsValid() || o.Src.Is4() != o.Dst.Is4() || !o.Src.IsValid():
 		return fmt.Errorf("outer addresses %v -> %v: two of one family are needed", o.Src, o.Dst)
@@ -113,8 +104,7 @@ func (d *Driver) moveSA(o xfrm.MoveSA) error {
 		encap := *o.Encap
 		s.state.Encap = &encap
 	}
-	delete(d.sas, o.ID)
-	d.sas[to] = s
+	d.contents.moveSA(o.ID, to)
 	return nil
 }
 
@@ -129,23 +119,22 @@ func (d *Driver) putPolicy(ctx context.Context, p xfrm.Policy) error {
 	case p.Action == xfrm.Protect && p.Template.Mode != xfrm.Tunnel:
 		return errors.New("transport mode needs a kernel with ESP: use mode = \"tunnel\"")
 	}
-	before := d.policies[p.Slot]
-	d.policies[p.Slot] = &policy{Policy: p}
+	before := d.contents.putPolicy(&policy{Policy: p})
 	err := d.host.apply(ctx, d.policyList())
 	if err == nil {
 		return nil
 	}
-	delete(d.policies, p.Slot)
+	d.contents.removePolicy(p.Slot)
 	if before != nil {
-		d.policies[p.Slot] = before
+		d.contents.putPolicy(before)
 	}
 	return errors.Join(err, d.host.apply(ctx, d.policyList()))
 }
 
 // policyList in an order of its own: by direction, priority and selector.
 func (d *Driver) policyList() []xfrm.Policy {
-	list := make([]xfrm.Policy, 0, len(d.policies))
-	for _, p := range d.policies {
+	list := make([]xfrm.Policy, 0, len(d.contents.policies))
+	for _, p := range d.contents.policies {
 		list = append(list, p.Policy)
 	}
 	slices.SortFunc(list, comparePolicies)
@@ -155,7 +144,7 @@ func (d *Driver) policyList() []xfrm.Policy {
 // Usage of one SA.
 func (d *Driver) Usage(_ context.Context, id xfrm.SAID) (xfrm.Usage, error) {
 	d.mu.Lock()
-	s := d.sas[id]
+	s := d.contents.sas[id]
 	d.mu.Unlock()
 	if s == nil {
 		return xfrm.Usage{}, fmt.Errorf("%s: no such SA", id)
@@ -179,8 +168,8 @@ func (d *Driver) UsageAll(_ context.Context, yield func(xfrm.SAID, xfrm.Usage) b
 func (d *Driver) saList() []*sa {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	list := make([]*sa, 0, len(d.sas))
-	for _, s := range d.sas {
+	list := make([]*sa, 0, len(d.contents.sas))
+	for _, s := range d.contents.sas {
 		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b *sa) int { return int(a.birth) - int(b.birth) })

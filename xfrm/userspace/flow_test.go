@@ -88,8 +88,8 @@ func TestTrap_4301_4_FragmentsAndPorts(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	policies := map[xfrm.Slot]*policy{}
-	put := func(p xfrm.Policy) { policies[p.Slot] = &policy{Policy: p} }
+	contents := newContents()
+	put := func(p xfrm.Policy) { contents.putPolicy(&policy{Policy: p}) }
 	put(outPolicy(selector("10.1.0.0/16", "0.0.0.0/0"), 40, 1))
 	put(outPolicy(selector("10.1.0.0/16", "10.2.0.0/16"), 30, 2))
 	web := selector("10.1.0.0/16", "0.0.0.0/0")
@@ -100,7 +100,7 @@ func TestFind(t *testing.T) {
 	in := outPolicy(selector("10.2.0.0/16", "10.1.0.0/16"), 1, 6)
 	in.Slot.Direction = xfrm.In
 	put(in)
-	tables := newTables(nil, policies)
+	tables := contents.tables()
 	tcp := func(src, dst string, port uint16) flow {
 		return flow{src: netip.MustParseAddr(src), dst: netip.MustParseAddr(dst), proto: 6, sport: 9, dport: port, ports: true}
 	}

@@ -26,7 +26,7 @@ func (d *Driver) receive(b *xfrm.Burst, parts [][]byte) {
 			continue
 		}
 		id := xfrm.SAID{Dst: b.Local.Addr(), SPI: binary.BigEndian.Uint32(p), Proto: xfrm.ProtoESP}
-		s := t.in[id]
+		s := t.inbound(id)
 		if s == nil {
 			d.drops.unknownSPI.Add(1)
 			continue

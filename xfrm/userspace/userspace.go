@@ -69,9 +69,7 @@ type Driver struct {
 
 	mu       sync.Mutex    // Apply and what it changes
 	lane     chan struct{} // closed when the lane of the device of now has ended
-	sas      map[xfrm.SAID]*sa
-	policies map[xfrm.Slot]*policy
-	births   uint64 // of SAs, in order
+	contents contents
 	closed   bool
 
 	tables   atomic.Pointer[tables] // what the packet path sees
@@ -115,11 +113,9 @@ func New(c Config) (*Driver, error) {
 
 func newDriver(c Config, dev device, host *steering) *Driver {
 	d := &Driver{
-		config: c, host: host,
-		sas: make(map[xfrm.SAID]*sa), policies: make(map[xfrm.Slot]*policy),
-		events: newEvents(),
+		config: c, host: host, contents: newContents(), events: newEvents(),
 	}
-	d.tables.Store(newTables(nil, nil))
+	d.tables.Store(d.contents.tables())
 	d.replaceDevice(dev)
 	return d
 }
@@ -176,7 +172,7 @@ func (d *Driver) Close() error {
 	d.mu.Lock()
 	closed := d.closed
 	d.closed = true
-	for _, s := range d.sas {
+	for _, s := range d.contents.sas {
 		s.wipe()
 	}
 	d.mu.Unlock()
