@@ -28,16 +28,16 @@ func BenchmarkLookup(b *testing.B) {
 	for _, children := range []int{1, 1000, 10000} {
 		b.Run(fmt.Sprintf("children=%d", children), func(b *testing.B) {
 			remote := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 128 | byte(n>>8), byte(n), 0}) }
-			policies, sas := make(map[xfrm.Slot]*policy), make(map[xfrm.SAID]*sa)
+			contents := newContents()
 			for n := range children {
 				s := lanToLAN
 				s.Dst = netip.PrefixFrom(remote(n), 24)
 				p := outPolicy(s, 1, 0)
 				p.Template.ReqID = uint32(n + 1)
-				policies[p.Slot] = &policy{Policy: p}
-				sas[xfrm.SAID{Dst: remote(n), SPI: uint32(n + 256)}] = &sa{direction: xfrm.Out, reqID: uint32(n + 1)}
+				contents.putPolicy(&policy{Policy: p})
+				contents.addSA(xfrm.SAID{Dst: remote(n), SPI: uint32(n + 256)}, &sa{direction: xfrm.Out, reqID: uint32(n + 1)})
 			}
-			t, random := newTables(sas, policies), rand.New(rand.NewPCG(1, 2))
+			t, random := contents.tables(), rand.New(rand.NewPCG(1, 2))
 			list := make([]flow, flows)
 			for i := range list {
 				host := remote(random.IntN(children)).As4()

@@ -241,9 +241,9 @@ func perCPU(b *testing.B, round func()) {
 	b.ReportMetric(float64(now()-start)/float64(b.N), "cpu-ns/op")
 }
 
-// BenchmarkLookup is what one outbound packet costs from the octets of its header to its policy and SA (parse and find), in a random mix of 16384 flows over
+// BenchmarkLookupPacket is what one outbound packet costs from the octets of its header to its policy and SA (parse and find), in a random mix of 16384 flows over
 // all children; each child has a /24 of its own. Writing the addresses into the packet is counted too.
-func BenchmarkLookup(b *testing.B) {
+func BenchmarkLookupPacket(b *testing.B) {
 	for _, n := range []int{1, 1000, 10000} {
 		b.Run(fmt.Sprintf("children=%d", n), func(b *testing.B) {
 			c := newContents()
