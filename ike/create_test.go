@@ -298,7 +298,7 @@ func TestTrap_7296_51_Rekey(t *testing.T) {
 				t.Errorf("the new outbound SA is not in use: %v", next.out)
 			}
 			n.a.ask(wire.Informational, &wire.Delete{Protocol: wire.ProtoESP, SPIs: []uint32{0x7777, old.spiOut}})
-			n.run(time.Second+inboundGrace, nil)
+			n.run(time.Second+InboundGrace, nil)
 			if len(n.b.plane.sas)+len(n.b.plane.pols) != 0 {
 				t.Errorf("left: %v, %v", n.b.plane.sas, n.b.plane.pols)
 			}

@@ -343,7 +343,7 @@ func TestExpire(t *testing.T) {
 	n := newPair(t, setup{})
 	n.up()
 	n.a.step(Expire{ID: n.a.sa.children[0].inID()})
-	n.run(time.Second+inboundGrace, nil)
+	n.run(time.Second+InboundGrace, nil)
 	n.both(1)
 	n.a.wants(CodeRekeyed)
 	n.a.step(Expire{ID: n.a.sa.children[0].inID(), Hard: true})

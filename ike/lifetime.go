@@ -15,8 +15,9 @@ import (
 const (
 	// firstPacket as the soft limit of an inbound SA makes the data plane tell its first use.
 	firstPacket = 1
-	// inboundGrace: packets that the peer sent on an inbound SA before it deleted it are still on their way.
-	inboundGrace = 2 * time.Second
+	// InboundGrace is how long an inbound SA outlives its child where another carries its traffic, of this IKE SA or of another: packets that the
+	// peer sent on it before it deleted it are still on their way.
+	InboundGrace = 2 * time.Second
 	// deleteDelay: a child that we have replaced is deleted a little later, as the peer may handle our Delete before packets that we sent on it first.
 	deleteDelay = 200 * time.Millisecond
 	// rekeyedLimit: a rekeyed child's new outbound SA is used at the latest then, although nothing has shown that the peer has the new pair. Until then
@@ -120,7 +121,8 @@ func (sa *SA) endChild(c *child, why string) {
 		r := &Refusal{Stage: "CREATE_CHILD_SA", Code: CodeExpired,
 			Why: fmt.Sprintf("child %s could not be rekeyed in its lifetime: the IKE SA is made anew", c.config.Name)}
 		sa.refused(r, c.config.Name)
-		sa.close(r.Code, r.Why, true, &lastExchange{payload: &wire.Delete{Protocol: wire.ProtoIKE}})
+		sa.remove(c, true, true)
+		sa.end(ending{code: r.Code, why: r.Why, retry: true})
 		return
 	}
 	sa.deleteChild(c, why)
@@ -153,7 +155,7 @@ func (sa *SA) outlive(c *child) {
 	if c.in != installed || other == nil && !c.redundant {
 		return
 	}
-	sa.fading = append(sa.fading, fading{sa.now.Add(inboundGrace), c.inID(), sa.lineage(c)})
+	sa.fading = append(sa.fading, fading{sa.now.Add(InboundGrace), c.inID(), sa.lineage(c)})
 	c.in = absent
 }
 

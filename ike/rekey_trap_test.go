@@ -132,7 +132,7 @@ func TestTrap_7296_52_MakeBeforeBreak(t *testing.T) {
 	})
 	f := n.watch()
 	n.a.step(Rekey{})
-	n.run(inboundGrace, f.look)
+	n.run(InboundGrace, f.look)
 	for h, id := range map[*host]xfrm.SAID{n.a: oldA.inID(), n.b: oldB.inID()} {
 		if _, ok := h.plane.sas[id]; !ok {
 			t.Errorf("%s: the old inbound SA went with the Delete", h.name)

@@ -128,14 +128,19 @@ func (p *plane) finish(spi wire.SPI) {
 	owner := shard.Owner(spi)
 	delete(p.spis, owner)
 	delete(p.usage, spi)
+	left := p.ledger.Outlive(owner)
 	p.tryAll(p.ledger.Finish(owner))
+	if len(left) > 0 {
+		time.AfterFunc(ike.InboundGrace, func() { p.box.put(call(func(p *plane) { p.tryAll(p.ledger.Fade(left...)) })) })
+	}
 }
 
-// releaseAll removes what machines that could not end in time still hold, when the daemon stops.
+// releaseAll removes what machines that could not end in time still hold, and what has outlived others, when the daemon stops.
 func (p *plane) releaseAll() {
 	for _, spi := range p.spis {
 		p.finish(spi)
 	}
+	p.tryAll(p.ledger.Fade())
 }
 
 func (r releaseOf) serve(p *plane) { p.tryAll(p.ledger.Finish(r.owner)) }

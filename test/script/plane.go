@@ -67,7 +67,11 @@ func (p *party) finish(spi wire.SPI) {
 	owner := shard.Owner(spi)
 	delete(p.spis, owner)
 	delete(p.usage, spi)
+	left := p.ledger.Outlive(owner)
 	p.tryAll(p.ledger.Finish(owner))
+	if len(left) > 0 {
+		p.at(p.w.now.Add(ike.InboundGrace), func() { p.tryAll(p.ledger.Fade(left...)) })
+	}
 }
 
 // repair makes the data plane hold what the ledger knows.

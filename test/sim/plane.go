@@ -65,7 +65,13 @@ func (p *plane) finish(spi wire.SPI) {
 	owner := shard.Owner(spi)
 	delete(p.spis, owner)
 	delete(p.usage, spi)
+	p.lastOf(owner)
+	left := p.ledger.Outlive(owner)
 	p.release(owner)
+	if len(left) > 0 {
+		p.n.w.saw("SAs outlive their IKE SA")
+		p.n.after(ike.InboundGrace, func() { p.n.post(&p.box, func() { p.tryAll(p.ledger.Fade(left...), 0) }) })
+	}
 	if claims, sas := p.ledger.Holds(owner); claims+sas != 0 {
 		p.n.w.fail(Ledger, "%s: %s has finished and holds %d claims and %d SAs", p.n.name, owner, claims, sas)
 	}

@@ -177,6 +177,7 @@ func (w *world) calmRun() {
 		c.want = true
 		w.raise(c)
 	}
+	w.clean = true
 	for at := 5 * time.Second; at < calmTime; at += w.between(200*time.Millisecond, 3*time.Second) {
 		w.after(at, func() {
 			c := pick(w, w.conns...)
@@ -184,6 +185,7 @@ func (w *world) calmRun() {
 		})
 	}
 	w.runUntil(w.now.Add(calmTime))
+	w.clean = false
 }
 
 // endFaults: hosts are up, configurations as they were, and the operators say what they want.
@@ -272,7 +274,7 @@ func (w *world) settle(most time.Duration) {
 
 // renewals: where lifetimes are short no packet is lost across the rekeys, and all comes to rest between them, again and again.
 func (w *world) renewals() {
-	w.renewing = true
+	w.clean = true
 	for range 3 {
 		for range 20 {
 			w.after(w.between(0, 30*time.Second), func() {
@@ -283,7 +285,7 @@ func (w *world) renewals() {
 		w.runUntil(w.now.Add(30 * time.Second))
 		w.settle(renewalMost)
 	}
-	w.renewing = false
+	w.clean = false
 	w.runUntil(w.now.Add(500 * time.Millisecond)) // what is on its way has come
 }
 

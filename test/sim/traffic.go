@@ -37,7 +37,7 @@ func (w *world) probe(c *conn, k, side int, must bool) {
 
 // aroundRekey sends packets both ways while the new pair of a child takes over from the old.
 func (w *world) aroundRekey(n *node, connection, child string) {
-	if !w.renewing {
+	if !w.clean {
 		return
 	}
 	for _, e := range n.conns {
@@ -46,7 +46,7 @@ func (w *world) aroundRekey(n *node, connection, child string) {
 				continue
 			}
 			for i := range 6 {
-				w.after(w.between(0, 400*time.Millisecond), func() { w.probe(e.conn, k, i%2, e.conn.want && w.renewing) })
+				w.after(w.between(0, 400*time.Millisecond), func() { w.probe(e.conn, k, i%2, e.conn.want && w.clean) })
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func (w *world) aroundRekey(n *node, connection, child string) {
 func (n *node) lastMoment(b xfrm.Batch) {
 	for _, id := range b.Remove {
 		s := n.sad[id]
-		if s == nil || s.Direction != xfrm.Out || !n.w.renewing {
+		if s == nil || s.Direction != xfrm.Out || !n.w.clean {
 			continue
 		}
 		for _, e := range n.conns {
@@ -70,6 +70,11 @@ func (n *node) lastMoment(b xfrm.Batch) {
 	}
 }
 
+// lastOf sends such packets when an IKE SA ends whose children another one carries.
+func (p *plane) lastOf(owner xfrm.Owner) {
+	p.n.lastMoment(xfrm.Batch{Remove: p.ledger.SAs(owner)})
+}
+
 func carries(s *said, p xfrmfake.Packet) bool {
 	return slices.ContainsFunc(s.Selectors, func(x xfrm.Selector) bool { return x.Src.Contains(p.Src) && x.Dst.Contains(p.Dst) })
 }
@@ -77,7 +82,7 @@ func carries(s *said, p xfrmfake.Packet) bool {
 // moveWhileTwo has a NAT forget its mappings while two IKE SAs of one connection stand behind it: what the peer sends then belongs to one of them, and the other must follow.
 func (n *node) moveWhileTwo(connection string) {
 	i := slices.IndexFunc(n.conns, func(e *end) bool { return e.name() == connection })
-	if i < 0 || !n.w.renewing {
+	if i < 0 || !n.w.clean {
 		return
 	}
 	w, e := n.w, n.conns[i]
@@ -86,7 +91,7 @@ func (n *node) moveWhileTwo(connection string) {
 		return
 	}
 	w.after(w.between(50*time.Millisecond, 1200*time.Millisecond), func() {
-		if !w.renewing || len(e.serving()) < 2 {
+		if !w.clean || len(e.serving()) < 2 {
 			return
 		}
 		w.saw("NAT rebinding under two IKE SAs")
@@ -221,11 +226,11 @@ func (w *world) outlives(from *end, id xfrm.SAID) {
 			return slices.ContainsFunc(m.Children, func(c ike.ChildStatus) bool { return c.Out == id })
 		})
 	}
-	if !w.renewing || !orphan() {
+	if !w.clean || !orphan() {
 		return
 	}
 	w.after(5*time.Millisecond, func() {
-		if w.renewing && orphan() {
+		if w.clean && orphan() {
 			w.fail(Pairs, "%s sends on %v, whose child is gone", n.name, id)
 		}
 	})

@@ -65,15 +65,15 @@ type world struct {
 	at    map[netip.Addr]*node // public addresses
 	natAt map[netip.Addr]*nat
 
-	weather  weather
-	cut      [4]ike.Time // until when a node is cut off
-	wild     bool        // the fault period
-	calm     bool        // a run without any fault: no packet may be lost
-	renewing bool        // lifetimes are short, and no packet may be lost
-	moved    ike.Time    // when a NAT forgot its mappings under two IKE SAs
-	rekeys   bool        // lifetimes are short
-	recent   []*packet   // genuine packets, for the adversary
-	flooded  map[netip.Addr]*flood
+	weather weather
+	cut     [4]ike.Time // until when a node is cut off
+	wild    bool        // the fault period
+	calm    bool        // a run without any fault: no packet may be lost
+	clean   bool        // nothing goes wrong now, and no packet may be lost
+	moved   ike.Time    // when a NAT forgot its mappings under two IKE SAs
+	rekeys  bool        // lifetimes are short
+	recent  []*packet   // genuine packets, for the adversary
+	flooded map[netip.Addr]*flood
 
 	keys  keyring         // of impaired peers
 	lies  map[string]bool // that they told
