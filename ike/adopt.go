@@ -38,8 +38,8 @@ type succession struct {
 	replaced  *SA          // the one that inherited
 	batches   int          // of children, that the data plane has not answered yet
 	deleted   bool         // the peer deleted this IKE SA while it had heirs
-	lowered   *Lower       // to be closed when the rekey that is on its way is over
-	lowerBy   Time         // and not later than then
+	ending    *ending      // what follows when the rekey that is on its way is over
+	endBy     Time         // and not later than then
 
 	pending Time    // of a heir: it has not inherited yet, and gives up then; 0: it has, or never was one
 	before  *SA     // of a heir that yields: its predecessor
@@ -84,20 +84,16 @@ func (sa *SA) succeed() {
 		sa.answerRekeyIKE(a)
 	}
 	if x, ok := sa.requests.current.(*rekeyIKEExchange); ok && x.result != nil && !sa.responses.busy {
-		if sa.phase.name() == phaseEstablished {
-			x.conclude(sa)
-		} else {
-			x.wipe()
-			sa.done(x)
+		x.conclude(sa)
+		if p, ok := sa.phase.(*closing); ok { // the peer has made the new IKE SA, and handed the children over
+			sa.disown(p.end.Text, false)
 		}
 	}
 	if len(n.heirs) > 0 && !sa.rekeyingIKE() && !sa.finished {
 		sa.decide()
 	}
-	if n.lowered != nil && !sa.finished && n.replaced == nil && !sa.rekeyingIKE() && len(n.heirs) == 0 {
-		e := *n.lowered
-		n.lowered = nil
-		sa.lower(e)
+	if n.ending != nil && !sa.finished && n.replaced == nil && !sa.rekeyingIKE() && len(n.heirs) == 0 {
+		sa.endNow()
 	}
 }
 
@@ -181,8 +177,8 @@ func (sa *SA) bequeath(h *heir, yields bool) {
 	next.fading = append(next.fading, sa.fading...)
 	next.life.inherit(sa)
 	next.next.inbox = append(next.next.inbox, inherit{})
-	if sa.next.lowered != nil {
-		next.next.inbox = append(next.next.inbox, *sa.next.lowered)
+	if sa.next.ending != nil {
+		next.next.inbox = append(next.next.inbox, *sa.next.ending)
 	}
 	sa.children, sa.fading, sa.queue, sa.postponed, sa.usageSent = nil, nil, nil, nil, 0
 	who := "by the peer"
@@ -246,6 +242,8 @@ func (sa *SA) fromInbox() {
 			sa.surrender()
 		case Lower:
 			sa.lower(e)
+		case ending:
+			sa.end(e)
 		}
 	}
 }
@@ -362,29 +360,36 @@ func (sa *SA) deletedLate(spi uint32) {
 	}
 }
 
-// lowerLater: while a rekey is on its way the peer may have handed the children to the new IKE SA already, so that a Delete of this one would not
-// end them. The end waits for the rekey, though not long.
-func (sa *SA) lowerLater(e Lower) bool {
-	n := &sa.next
+// succeeding: a rekey is on its way, begun by either side, so that the peer may have handed the children to a new IKE SA already.
+func (sa *SA) succeeding() bool {
 	x, ours := sa.requests.current.(*rekeyIKEExchange)
-	busy := ours && x.sent || n.answering != nil || len(n.heirs) > 0
-	switch {
-	case sa.phase.name() != phaseEstablished || n.replaced != nil || !busy:
-		return false
-	case n.lowerBy == 0:
-		n.lowered, n.lowerBy = &e, sa.now.Add(closingLimit)
-	}
-	return n.lowered != nil
+	return ours && x.sent || sa.next.answering != nil || len(sa.next.heirs) > 0
 }
 
-func (sa *SA) lowerDue() (Time, bool) { return sa.next.lowerBy, sa.next.lowered != nil }
-
-func (sa *SA) wakeLowered() {
-	if !sa.due(sa.lowerDue()) {
-		return
+// endLater: while a rekey is on its way a Delete of this IKE SA might not end the children. The end waits for the rekey, though not long.
+func (sa *SA) endLater(e ending) bool {
+	n := &sa.next
+	if n.replaced != nil || !sa.succeeding() {
+		return false
 	}
-	e := *sa.next.lowered
-	sa.next.lowered = nil
-	sa.disown(e.Why, false)
-	sa.lower(e)
+	if n.endBy == 0 {
+		n.ending, n.endBy = &e, sa.now.Add(closingLimit)
+	}
+	return n.ending != nil
+}
+
+func (sa *SA) endDue() (Time, bool) { return sa.next.endBy, sa.next.ending != nil }
+
+func (sa *SA) wakeEnding() {
+	if sa.due(sa.endDue()) {
+		sa.endNow()
+	}
+}
+
+func (sa *SA) endNow() {
+	e := *sa.next.ending
+	sa.next.ending = nil
+	if sa.phase.name() == phaseEstablished {
+		sa.close(e, deleteIKE())
+	}
 }

@@ -62,11 +62,13 @@ type (
 		Child  string
 		Packet *xfrm.Selector
 	}
-	// Lower closes the IKE SA, or only the named child. Silent: no Delete is sent (the peer is known to be gone).
+	// Lower closes the IKE SA, or only the named child. Silent: no Delete is sent (the peer is known to be gone). Carried: another IKE SA carries the
+	// traffic of all its children, so that these end sending at once, and the Delete follows when what they have sent is there.
 	Lower struct {
-		Child  string
-		Why    string
-		Silent bool
+		Child   string
+		Why     string
+		Silent  bool
+		Carried bool
 	}
 	// Rekey asks for new keys now: of the IKE SA, or of the named child (none: of all children).
 	Rekey struct {

@@ -33,7 +33,7 @@ func dues(sa *SA) (list []due) {
 	add("a keepalive", at, ok)
 	at, ok = sa.livenessDue()
 	add("liveness", at, ok)
-	at, ok = sa.lowerDue()
+	at, ok = sa.endDue()
 	add("an end that waits for a rekey", at, ok)
 	if sa.contact != nil {
 		add("an installation that waits", sa.contact.at, true)

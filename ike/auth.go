@@ -139,7 +139,7 @@ func pskHint(c *policy.Connection) string {
 func (x *authExchange) reject(sa *SA, r *Refusal) {
 	sa.refused(r, "")
 	sa.done(x)
-	sa.close(r.Code, r.Why, true, &lastExchange{wire.NewNotify(wire.NotifyAuthenticationFailed, nil)})
+	sa.close(ending{code: r.Code, why: r.Why, retry: true}, wire.NewNotify(wire.NotifyAuthenticationFailed, nil))
 }
 
 func (x *authExchange) onFailure(sa *SA, r *Refusal) {

@@ -259,7 +259,7 @@ func (sa *SA) onFirstUse(id xfrm.SAID) {
 
 // startSending installs the outbound SA of a rekeyed child.
 func (sa *SA) startSending(c *child) {
-	if c.in != installed || c.out != absent || c.deleting || c.gone {
+	if c.in != installed || c.out != absent || c.deleting || c.gone || sa.mute() {
 		return
 	}
 	c.outboundDue = 0

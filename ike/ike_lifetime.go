@@ -16,6 +16,7 @@ type lifetime struct {
 	reauth, reauthOver Time // survive a rekey: the peer is not authenticated anew by it
 	proved             Time // when the peer proved who it is; survives a rekey
 	initiated          bool // we were the initiator of that
+	late               bool // the end has waited for the rekey that is on its way
 	busy               Time // the peer says TEMPORARY_FAILURE to our rekeys since then
 }
 
@@ -62,6 +63,14 @@ func (sa *SA) wakeLifetime() {
 	switch {
 	case sa.next.pending != 0:
 		sa.expire("the IKE SA that it should have replaced is gone")
+	case (over(l.over) || over(l.reauthOver)) && !l.late && sa.succeeding(): // the new IKE SA may be there, and with it the end of this one
+		at := sa.now.Add(closingLimit)
+		l.late = true
+		for _, end := range []*Time{&l.over, &l.reauthOver} {
+			if over(*end) {
+				*end = at
+			}
+		}
 	case over(l.over):
 		sa.expire("its lifetime is over and it could not be rekeyed")
 	case over(l.reauthOver):
@@ -81,9 +90,8 @@ func (sa *SA) wakeLifetime() {
 // expire ends the IKE SA: what has expired must not be used (RFC 7296 section 2.8). A wanted connection is built anew.
 func (sa *SA) expire(why string) {
 	sa.report(Report{Code: CodeExpired, Text: why})
-	sa.disown(why, false)
 	sa.life = lifetime{}
-	sa.close(CodeExpired, why, true, &lastExchange{payload: deleteIKE()})
+	sa.close(ending{code: CodeExpired, why: why, retry: true}, deleteIKE())
 }
 
 // again is the pause before the next try, when the end is at over.
@@ -111,7 +119,7 @@ func (x *rekeyIKEExchange) busy(sa *SA) {
 	if sa.now.Sub(l.busy) >= temporaryLimit {
 		why := "the peer says TEMPORARY_FAILURE to every rekey of the IKE SA for " + duration(sa.now.Sub(l.busy)) + ": the two sides are out of step"
 		sa.refused(&Refusal{Stage: x.name(), Code: CodePeerError, Why: why}, "")
-		sa.close(CodePeerError, why, true, &lastExchange{payload: deleteIKE()})
+		sa.end(ending{code: CodePeerError, why: why, retry: true})
 		return
 	}
 	wait := temporaryDelay + sa.sooner(temporaryDelay, temporaryDelay)

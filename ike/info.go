@@ -50,10 +50,7 @@ func (sa *SA) lost(x exchange, r *Refusal) {
 func (sa *SA) bad(x exchange, r *Refusal) {
 	sa.done(x)
 	sa.refused(r, "")
-	if sa.phase.name() == phaseClosing {
-		return
-	}
-	sa.close(r.Code, r.Why, true, &lastExchange{&wire.Delete{Protocol: wire.ProtoIKE}})
+	sa.end(ending{code: r.Code, why: r.Why, retry: true})
 }
 
 // lastExchange is the last request of an IKE SA: Delete, or AUTHENTICATION_FAILED. Whatever comes of it, the machine ends.
@@ -76,14 +73,13 @@ func (sa *SA) lower(e Lower) {
 	}
 	p, authenticating := sa.phase.(*authenticating)
 	switch {
-	case !e.Silent && sa.lowerLater(e):
 	case e.Silent, sa.phase.name() == phaseOpening, authenticating && !sa.initiator:
 		sa.finish(CodeClosed, why, false)
 	case authenticating: // the peer may believe the IKE SA up before it hears of the end: wait for its answer
 		p.lowered = &Lower{Why: why}
 		p.limit = sa.now.Add(closingLimit)
-	case sa.phase.name() == phaseEstablished:
-		sa.close(CodeClosed, why, false, &lastExchange{&wire.Delete{Protocol: wire.ProtoIKE}})
+	default:
+		sa.end(ending{code: CodeClosed, why: why, carried: e.Carried})
 	}
 }
 

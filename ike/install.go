@@ -178,7 +178,7 @@ func (sa *SA) handOver(old *child, b *xfrm.Batch) (next *child) {
 	next = sa.findChild(func(c *child) bool {
 		return c.replaces == old && c.in == installed && c.out == absent && !c.deleting && !c.redundant
 	})
-	if next == nil || old.out != absent {
+	if next == nil || old.out != absent || sa.mute() {
 		return nil
 	}
 	b.Add = append(b.Add, sa.outbound(next))

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A computation for a rekey of the IKE SA is given up when the IKE SA is already going, as its lifetime has ended: it does not begin to go once more.
+// A computation for a rekey of the IKE SA is given up when the IKE SA is already going, as its lifetime has ended and it has waited for the rekey: it does not begin to go once more.
 func TestLostJobWhileClosing(t *testing.T) {
-	n := newPair(t, lives("rekey_time = \"10m\"\nover_time = \"58s\"\nrand_time = \"0s\"", `rekey_time = "0"`))
+	n := newPair(t, lives("rekey_time = \"10m\"\nover_time = \"53s\"\nrand_time = \"0s\"", `rekey_time = "0"`))
 	n.up()
 	until := n.now.Add(10*time.Minute + 30*time.Second)
 	n.hook = func(d datagram) []datagram { // later the peer does not answer

@@ -58,6 +58,7 @@ type closing struct {
 	limit Time
 	end   Finish
 	empty bool // it never had a child: the peer may not even know it
+	mute  bool // its children send no more: another IKE SA carries their traffic
 }
 
 func (*closing) name() phaseName          { return phaseClosing }
@@ -71,14 +72,46 @@ func (sa *SA) linger(r *Refusal) {
 	sa.enter(&closing{limit: sa.now.Add(closingLimit), end: Finish{Code: r.Code, Text: r.Why, Retry: true}}, "refused")
 }
 
-// close tells the peer that the IKE SA goes, by x, and waits for its answer for a short time.
-func (sa *SA) close(code Code, why string, retry bool, x exchange) {
+// ending is why an IKE SA goes.
+type ending struct {
+	code    Code
+	why     string
+	retry   bool // see Finish
+	carried bool // see Lower
+}
+
+func (ending) event() {}
+
+// end closes an established IKE SA with a Delete: now, or when the rekey that is on its way is over.
+func (sa *SA) end(e ending) {
+	if sa.phase.name() == phaseEstablished && !sa.endLater(e) {
+		sa.close(e, deleteIKE())
+	}
+}
+
+// close tells the peer by a last request that the IKE SA goes, and waits for its answer for a short time.
+func (sa *SA) close(e ending, last wire.Payload) {
 	sa.queue, sa.postponed = nil, nil
-	sa.disown(why, false)
+	sa.disown(e.why, false)
 	reason := "lowered"
 	if sa.phase.name() == phaseAuthenticating {
 		reason = "refused"
 	}
-	sa.enter(&closing{limit: sa.now.Add(closingLimit), end: Finish{Code: code, Text: why, Retry: retry}}, reason)
-	sa.enqueue(x)
+	p := &closing{limit: sa.now.Add(closingLimit), end: Finish{Code: e.code, Text: e.why, Retry: e.retry}, mute: e.carried}
+	sa.enter(p, reason)
+	if !e.carried {
+		sa.enqueue(&lastExchange{last})
+		return
+	}
+	for _, c := range sa.children {
+		sa.remove(c, false, true)
+	}
+	p.limit = p.limit.Add(deleteDelay)
+	sa.postpone(deleteDelay, &lastExchange{last})
+}
+
+// mute: no child sends any more, nor begins to.
+func (sa *SA) mute() bool {
+	p, ok := sa.phase.(*closing)
+	return ok && p.mute
 }

@@ -107,7 +107,7 @@ func (x *rekeyIKEExchange) wipe() {
 
 func (x *rekeyIKEExchange) onResponse(sa *SA, m *message) {
 	switch {
-	case sa.phase.name() != phaseEstablished: // the IKE SA goes
+	case sa.phase.name() != phaseEstablished && m.rule.mark != carriesIKEProposal: // the IKE SA goes
 		sa.done(x)
 	case m.rule.mark == carriesErrorAlone:
 		x.onError(sa, errorNotify(m.payloads))
@@ -169,9 +169,6 @@ func (x *rekeyIKEExchange) agree(sa *SA, m *message, chosen suite.IKE, public, n
 				why = k.err.Error()
 			}
 			x.broken(sa, &Refusal{Stage: x.name(), Code: CodeProtocol, Why: "the peer's key for the new IKE SA cannot be used: " + why})
-		case sa.phase.name() != phaseEstablished:
-			k.wipe()
-			sa.done(x)
 		default:
 			x.result = k // conclude follows as soon as no child is in between
 		}

@@ -47,7 +47,7 @@ func (sa *SA) Deadline() (Time, bool) {
 	e.add(sa.keepaliveDue())
 	e.add(sa.livenessDue())
 	e.add(sa.lifetimeDue())
-	e.add(sa.lowerDue())
+	e.add(sa.endDue())
 	e.add(sa.strandedDue())
 	for _, p := range sa.postponed {
 		e.add(p.at, true)
@@ -63,7 +63,7 @@ func (sa *SA) Deadline() (Time, bool) {
 // onWake does what is due. Each step may end the machine. Whether the peer is to be asked depends on what waits for the window, and that may be obsolete.
 func (sa *SA) onWake() {
 	sa.overslept()
-	for _, step := range []func(){sa.wakePhase, sa.wakeJobs, sa.wakeReassembly, sa.wakeInit, sa.wakeRequest, sa.wakeContact, sa.wakeChildren, sa.wakeBehind, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeLowered, sa.pump, sa.wakeStranded, sa.wakeLiveness, sa.wakeKeepalive} {
+	for _, step := range []func(){sa.wakePhase, sa.wakeJobs, sa.wakeReassembly, sa.wakeInit, sa.wakeRequest, sa.wakeContact, sa.wakeChildren, sa.wakeBehind, sa.wakeLifetimes, sa.wakeDuplicates, sa.wakePostponed, sa.wakeLifetime, sa.wakeEnding, sa.pump, sa.wakeStranded, sa.wakeLiveness, sa.wakeKeepalive} {
 		if step(); sa.finished {
 			return
 		}
