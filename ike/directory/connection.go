@@ -34,6 +34,7 @@ type connection struct {
 	stale    bool                // what it opens is not wanted any more
 	renews   *sa                 // that it is to replace; nil: none
 	bringing []string            // children that the last Start brings up
+	dropped  []string            // of these: taken down before its machine was there
 	queued   []string            // children that wait for an IKE SA
 	asked    map[string]ike.Time // when a serving IKE SA was asked for a child
 

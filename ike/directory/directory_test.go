@@ -63,6 +63,9 @@ func say(a Action) string {
 			if ev.Silent {
 				s += " silently"
 			}
+			if ev.Carried {
+				s += ", carried by another"
+			}
 			return s
 		case ike.RaiseChild:
 			return fmt.Sprintf("%d: raise %s", uint64(a.SPI), ev.Child)

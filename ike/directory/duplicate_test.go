@@ -82,9 +82,40 @@ func TestDuplicates(t *testing.T) {
 	s.do(Wake{}, "2: raise dmz") // else both would stay for ever
 	s.do(Wake{})
 	s.up(2, "dmz") // the other end may not have heard of it yet
-	s.wait(duplicateGrace, "1: lower")
+	s.wait(duplicateGrace, "1: lower, carried by another")
 	s.finished(1, false)
 	s.status("up", 2)
+}
+
+// A child that was taken down here by name, and that the peer has brought up again, keeps no duplicate alive either.
+func TestDuplicateWithWhatThePeerWants(t *testing.T) {
+	b := site("b", policy.StartBoot)
+	b.Local.ID, b.Remote.ID = b.Remote.ID, b.Local.ID
+	claim := ike.Claim{Connection: "b", Peer: b.Remote.ID, Initiated: true}
+	s := newStory(t, b)
+	s.do(Opened{"b", 1})
+	s.do(Claimed{1, claim})
+	s.up(1, "lan")
+	s.up(1, "dmz")
+	s.now = s.now.Add(time.Minute)
+	claim.Initiated = false
+	s.do(Claimed{2, claim})
+	s.up(2, "lan")
+	s.do(Down{"b", "dmz"}, "1: lower dmz")
+	s.wait(duplicateGrace, "1: lower, carried by another") // it is on its way down, and asked for nowhere
+	s = newStory(t, b)
+	s.do(Opened{"b", 1})
+	claim.Initiated = true
+	s.do(Claimed{1, claim})
+	s.up(1, "lan")
+	s.do(Down{"b", "dmz"})
+	s.up(1, "dmz")
+	claim.Initiated = false
+	s.do(Claimed{2, claim})
+	s.up(2, "lan")
+	s.wait(raiseGrace, "2: raise dmz")
+	s.up(2, "dmz")
+	s.wait(duplicateGrace, "1: lower, carried by another")
 }
 
 // A peer that does not know the rule keeps both. The later one stays.
@@ -102,7 +133,7 @@ func TestDuplicatesOfStranger(t *testing.T) {
 		s.now = s.now.Add(2 * strangerGrace)
 		s.do(Wake{})        // they do not carry the same yet
 		s.up(theirs, "dmz") // from now on the other end may be expected to end its own
-		s.wait(strangerGrace, fmt.Sprintf("%d: lower", 3-later))
+		s.wait(strangerGrace, fmt.Sprintf("%d: lower, carried by another", 3-later))
 		s.finished(3-later, false)
 		s.status("up", later)
 		if at, ok := s.Deadline(); ok {
@@ -188,7 +219,7 @@ func TestOwnOlderDuplicateGoes(t *testing.T) {
 		s.claimed(spi, true, false)
 		s.up(spi, "lan")
 	}
-	s.wait(duplicateGrace, "1: lower")
+	s.wait(duplicateGrace, "1: lower, carried by another")
 }
 
 func TestEqualIdentitiesKeepBoth(t *testing.T) {

@@ -22,7 +22,8 @@ func (t turn) adopted(ev Adopted) {
 }
 
 // reauthenticate opens an IKE SA beside one that serves, for what is up there. INITIAL_CONTACT would be untrue. The old one goes when the new one
-// carries its children (RFC 7296 section 2.8.3: make before break). An attempt that is on its way already does as well.
+// carries its children (RFC 7296 section 2.8.3: make before break), also those that the peer brought up after they were taken down here. An attempt that is on its
+// way already does as well.
 func (t turn) reauthenticate(ev Reauthenticate) {
 	a := t.sas[ev.SPI]
 	if a == nil || !a.serves() || a.conn.attempting() || !a.conn.canStart() {
@@ -34,7 +35,7 @@ func (t turn) reauthenticate(ev Reauthenticate) {
 	}
 	var children []string
 	for _, ch := range c.Children { // in the order of the configuration
-		if a.children[ch.Name] && !c.off[ch.Name] {
+		if a.children[ch.Name] {
 			children = append(children, ch.Name)
 		}
 	}
@@ -58,14 +59,15 @@ func (t turn) renewed(c *connection) {
 			a.renews = nil
 			continue
 		case !a.covers(old):
+			c.dropBy(t.complete(c, a, old)) // a child that came up on the old one meanwhile
 			continue
 		}
-		if at := a.upSince.Add(renewGrace); t.now.Before(at) {
+		if at := a.grown.Add(renewGrace); t.now.Before(at) {
 			c.dropBy(at)
 			continue
 		}
 		a.renews = nil
-		t.lower(old, ike.Lower{Why: "replaced by a new IKE SA, authenticated anew"})
+		t.lower(old, ike.Lower{Why: "replaced by a new IKE SA, authenticated anew", Carried: true})
 	}
 }
 

@@ -55,7 +55,7 @@ func TestTrap_7296_58_Reauthenticate(t *testing.T) {
 		s.up(2, "lan")
 		s.now = s.now.Add(time.Second)
 		s.up(2, "dmz")
-		s.wait(time.Second, "1: lower")
+		s.wait(renewGrace, "1: lower, carried by another")
 		s.do(Finished{1, ike.Finish{Connection: "b", Code: ike.CodeClosed}})
 		if got := s.Status()[0].Serving; len(got) != 1 || got[0] != 2 {
 			t.Errorf("serving %v", got)
@@ -74,7 +74,37 @@ func TestReauthenticateHalf(t *testing.T) {
 	s.up(2, "lan")
 	s.now = s.now.Add(5 * time.Second)
 	s.do(Wake{})
-	s.do(ChildDown{1, "b", "dmz"}, "1: lower") // it was the last that it had alone
+	s.do(ChildDown{1, "b", "dmz"}, "1: lower, carried by another") // it was the last that it had alone
+}
+
+// A child that comes up on the old IKE SA when the new one is on its way already is asked for there: or both would stay, until the old one expires.
+func TestReauthenticateGrows(t *testing.T) {
+	s := reauth(t, true)
+	s.do(ChildDown{1, "b", "dmz"})
+	s.do(Reauthenticate{1}, "start b lan not alone")
+	s.up(1, "dmz") // by the peer
+	s.do(Opened{"b", 2})
+	s.claimed(2, true, false)
+	s.up(2, "lan")
+	s.wait(raiseGrace, "2: raise dmz")
+	s.up(2, "dmz")
+	s.wait(renewGrace, "1: lower, carried by another")
+}
+
+// A child that was taken down here by name and that the peer has brought up again is renewed with the others.
+func TestReauthenticateWhatThePeerWants(t *testing.T) {
+	s := reauth(t, true)
+	s.do(Down{"b", "dmz"}, "1: lower dmz")
+	s.do(ChildDown{1, "b", "dmz"})
+	s.do(Reauthenticate{1}, "start b lan not alone")
+	s.do(Finished{0, ike.Finish{Connection: "b", Code: ike.CodeInternal, Retry: true}})
+	s.up(1, "dmz")
+	s.do(Reauthenticate{1}, "start b lan,dmz not alone")
+	s.do(Down{"b", "dmz"}, "1: lower dmz") // before there is a machine to be told
+	s.do(Opened{"b", 2}, "2: lower dmz")
+	s.claimed(2, true, false)
+	s.up(2, "lan")
+	s.wait(renewGrace, "1: lower, carried by another")
 }
 
 // An attempt that fails leaves the old IKE SA alone and can be repeated; only what is up is brought up; what is taken down is not.

@@ -73,6 +73,12 @@ func (t turn) opened(ev Opened) {
 	c.sas = append(c.sas, a)
 	if stale {
 		t.lower(a, ike.Lower{Why: "taken down or changed before it began"})
+	} else {
+		for _, name := range c.dropped {
+			if c.off[name] {
+				t.tell(a, ike.Lower{Child: name, Why: "taken down"})
+			}
+		}
 	}
 	t.settle(c)
 }
@@ -279,7 +285,7 @@ func (t turn) endDuplicates(c *connection) {
 			}
 			continue
 		}
-		t.lower(a, ike.Lower{Why: "duplicate: another IKE SA with the same peer stays"})
+		t.lower(a, ike.Lower{Why: "duplicate: another IKE SA with the same peer stays", Carried: true})
 	}
 	c.dropAt = waits
 }
@@ -298,21 +304,21 @@ func (t turn) endStranger(c *connection, a *sa) ike.Time {
 		if ours.since.Before(a.since) {
 			goes = ours
 		}
-		t.lower(goes, ike.Lower{Why: "duplicate: another IKE SA with the same peer stays"})
+		t.lower(goes, ike.Lower{Why: "duplicate: another IKE SA with the same peer stays", Carried: true})
 		return 0
 	}
 	return 0
 }
 
-// complete asks the survivor for the children that it lacks and the other has, when it has had its time to bring them up. It returns when to
-// look again.
+// complete asks the survivor for the children that it lacks and the other has, when it has had its time to bring them up: also for those that were taken down
+// here by name and that the peer wants nevertheless, or both IKE SAs would stay. It returns when to look again.
 func (t turn) complete(c *connection, keep, other *sa) ike.Time {
-	if at := max(keep.since, other.since).Add(raiseGrace); t.now.Before(at) {
+	if at := max(keep.since, other.grown).Add(raiseGrace); t.now.Before(at) {
 		return at
 	}
 	for _, ch := range c.Children {
 		asked, ok := c.asked[ch.Name]
-		if other.children[ch.Name] && !keep.children[ch.Name] && !c.off[ch.Name] && (!ok || t.now.Sub(asked) >= raiseAgain) {
+		if other.children[ch.Name] && !keep.children[ch.Name] && (!ok || t.now.Sub(asked) >= raiseAgain) {
 			c.noteAsked(t.now, []string{ch.Name})
 			keep.asksFor(t.now)
 			t.tell(keep, ike.RaiseChild{Child: ch.Name})

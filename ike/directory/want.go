@@ -112,9 +112,13 @@ func (t turn) downChild(c *connection, child string) {
 	}
 	c.queued = slices.DeleteFunc(c.queued, func(s string) bool { return s == child })
 	t.claim(c)
+	if c.starting && slices.Contains(c.bringing, child) {
+		c.dropped = append(c.dropped, child)
+	}
 	for _, a := range c.sas {
 		if !a.lowered && (a.children[child] || !a.claimed) {
 			t.tell(a, ike.Lower{Child: child, Why: "taken down"})
+			delete(a.children, child) // it is not to be completed elsewhere
 		}
 	}
 	t.settle(c)
@@ -193,7 +197,7 @@ func (t turn) settle(c *connection) {
 
 // start asks for an initiator. Its children are its own business from now on.
 func (t turn) start(c *connection, children []string) {
-	c.starting, c.anewUp, c.queued, c.asked, c.renews = true, false, nil, nil, nil
+	c.starting, c.anewUp, c.queued, c.asked, c.renews, c.dropped = true, false, nil, nil, nil, nil
 	if c.bringing = slices.Clone(children); len(children) == 0 {
 		c.bringing = c.wantedChildren()
 	}
