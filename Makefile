@@ -10,7 +10,7 @@ PREFIX  ?= /usr
 RACE  := ./ike/control ./ike/daemon ./ike/transport ./xfrm/userspace
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall check vet unit race demo clean-demo test lint fuzz mutants sim interop lab bench clean
+.PHONY: help build install uninstall check vet unit race demo clean-demo test lint fuzz mutants sim interop soak lab bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -79,6 +79,11 @@ interop: build ## live rows against strongSwan and own against own on this kerne
 	@test/prepare go demo peers
 	@log=$$(mktemp); REQUIRE=peers,root $(GO) test -v -tags interop -count 1 -timeout 60m ./test/interop -run '^(TestRigItself$$|TestUserspace)' >$$log 2>&1; rc=$$?; \
 	if [ $$rc = 0 ] && ! grep -q FLAKY $$log; then sed -n '/^peer  /,$$p' $$log; else cat $$log; fi; rm -f $$log; exit $$rc
+
+soak: build ## two tunnels over a WAN that loses and reorders for SECONDS (3600), chosen by SEED: every packet is accounted for; as root
+	@test/prepare go demo peers
+	@$(GO) build -o $(BIN)/soak ./test/soak
+	@$(BIN)/soak -bin $(BIN) -seconds $(or $(SECONDS),3600) -seed $(or $(SEED),1)
 
 lab: build ## a real kernel with ESP in a VM: the kernel driver, strongSwan, Libreswan
 	@test/prepare go demo peers lab

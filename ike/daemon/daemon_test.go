@@ -444,6 +444,9 @@ func TestJunk(t *testing.T) {
 	if st.Counters["malformed"] == 0 || st.Counters["unknown-spi"] == 0 {
 		t.Errorf("counters: %v", st.Counters)
 	}
+	if n := st.Counters["goroutines"]; n < 5 {
+		t.Errorf("%d goroutines", n)
+	}
 	if n := st.Counters["ike-sas"]; n != 1 {
 		t.Errorf("%d IKE SAs, want 1", n)
 	}

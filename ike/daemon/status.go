@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -285,7 +286,7 @@ func spiText(spi wire.SPI) string { return fmt.Sprintf("%016x", uint64(spi)) }
 
 // counts are the counters of all parts under their names.
 func (d *Daemon) counts(machines []ike.Status) map[string]uint64 {
-	m := map[string]uint64{"ike-sas": uint64(len(machines))}
+	m := map[string]uint64{"ike-sas": uint64(len(machines)), "goroutines": uint64(runtime.NumGoroutine())}
 	add := func(name string, n uint64) {
 		if n > 0 {
 			m[name] += n
