@@ -65,11 +65,12 @@ func (t *Topology) Impair(o Impairment) (*Impair, error) {
 	if err := t.WAN.Do(w.open); err != nil {
 		return nil, fmt.Errorf("impair: %w", err)
 	}
-	err := ip("-n "+string(t.WAN)+" link set "+impairDevice+" up mtu 1500 txqueuelen 20000",
-		"-n "+string(t.WAN)+" route add default dev "+impairDevice+" table 100",
-		"-n "+string(t.WAN)+" rule add iif wan-a lookup 100", "-n "+string(t.WAN)+" rule add iif wan-b lookup 100")
+	// The kernel's own IPv6 is kept out of the device before it is up: what is lost in it must be none of the traffic's.
+	_, err := t.WAN.Output("sysctl", "-qw", "net.ipv6.conf."+impairDevice+".disable_ipv6=1", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf."+impairDevice+".rp_filter=0")
 	if err == nil {
-		_, err = t.WAN.Output("sysctl", "-qw", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf."+impairDevice+".rp_filter=0")
+		err = ip("-n "+string(t.WAN)+" link set "+impairDevice+" mtu 1500 txqueuelen 20000", "-n "+string(t.WAN)+" link set "+impairDevice+" up",
+			"-n "+string(t.WAN)+" route add default dev "+impairDevice+" table 100",
+			"-n "+string(t.WAN)+" rule add iif wan-a lookup 100", "-n "+string(t.WAN)+" rule add iif wan-b lookup 100")
 	}
 	if err != nil {
 		w.file.Close()
@@ -191,7 +192,7 @@ func (w *Impair) Passing() (Passing, error) {
 	defer w.mu.Unlock()
 	p := Passing{AB: w.ab.told(), BA: w.ba.told(), Clear: w.cleared, First: slices.Clone(w.clear), Strange: maps.Clone(w.strange)}
 	if n, err := strconv.Atoi(strings.TrimSpace(out)); err != nil || n != 0 {
-		return p, fmt.Errorf("impair: %d packets did not fit into the queue of the device (%v)", n, err)
+		return p, fmt.Errorf("impair: %d packets were lost in the device of the WAN (%v)", n, err)
 	}
 	return p, w.failed
 }

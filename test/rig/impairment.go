@@ -19,7 +19,7 @@ type Impairment struct {
 	Window    int           // in packets
 	Delay     time.Duration // of every packet
 	Patience  time.Duration // what is held for others to pass does not wait longer
-	Uncounted float64       // lost as well, and not counted: to see a check fail
+	Uncounted float64       // lost where they should pass, and counted as passed: to see a check fail
 }
 
 // Fates of packets, counted.
@@ -29,13 +29,14 @@ type Fates struct {
 	Passed     int // not later than a replay window allows
 	Late       int // passed, and outside the window
 	Duplicates int // passed once more
-	Reordered  int // of Passed and Late, those that others have overtaken
+	Reordered  int // of Passed and Late, those that others of their SA have overtaken
+	Overtaken  int // of Passed, those that others of their size have overtaken, whatever the SA
 }
 
 // add sums up.
 func (f *Fates) add(o Fates) {
 	f.Came, f.Dropped, f.Passed, f.Late = f.Came+o.Came, f.Dropped+o.Dropped, f.Passed+o.Passed, f.Late+o.Late
-	f.Duplicates, f.Reordered = f.Duplicates+o.Duplicates, f.Reordered+o.Reordered
+	f.Duplicates, f.Reordered, f.Overtaken = f.Duplicates+o.Duplicates, f.Reordered+o.Reordered, f.Overtaken+o.Overtaken
 }
 
 // stragglerPatience is how long a straggler waits until its SA has sent enough to be outside the window; when it does not it is dropped.
@@ -46,11 +47,13 @@ type carried struct {
 	octets    []byte
 	spi, seq  uint32 // of ESP
 	size      int
+	number    int       // of those of its size
 	due       time.Time // when it leaves, or is due to be held
 	behind    int       // so many more must pass before it
 	copyAfter int       // a copy follows behind so many; 0: none
 	duplicate bool
 	straggler bool
+	vanishes  bool // Uncounted
 }
 
 // lane is one direction: no clock and no sockets.
@@ -61,11 +64,12 @@ type lane struct {
 	held []carried // those that others overtake
 	top  map[uint32]uint32
 	esp  map[int]*Fates // by the packet's size
+	last map[int]int    // the latest number of a size that has passed
 	ike  Fates
 }
 
 func newLane(o Impairment, number uint64) *lane {
-	return &lane{Impairment: o, rng: rand.New(rand.NewPCG(o.Seed, number)), top: map[uint32]uint32{}, esp: map[int]*Fates{}}
+	return &lane{Impairment: o, rng: rand.New(rand.NewPCG(o.Seed, number)), top: map[uint32]uint32{}, esp: map[int]*Fates{}, last: map[int]int{}}
 }
 
 // fates is the count that a packet belongs to.
@@ -85,14 +89,14 @@ func (l *lane) fates(c *carried) *Fates {
 func (l *lane) arrive(p Packet, octets []byte, now time.Time) {
 	c := carried{octets: octets, spi: p.SPI, seq: espSequence(p, octets), size: p.Size, due: now.Add(l.Delay)}
 	lost, held, depth, far := l.rng.Float64(), l.rng.Float64(), 1+l.rng.IntN(l.Depth), l.rng.IntN(l.Depth)
-	twice, uncounted := l.rng.Float64() < l.Duplicate, l.rng.Float64() < l.Uncounted
+	twice := l.rng.Float64() < l.Duplicate
+	c.vanishes = l.rng.Float64() < l.Uncounted
 	f := l.fates(&c)
 	f.Came++
+	c.number = f.Came
 	switch {
 	case lost < l.Loss:
 		f.Dropped++
-		return
-	case uncounted:
 		return
 	case c.spi != 0 && held < l.Straggle:
 		c.behind, c.straggler = l.Window+l.Depth+far, true
@@ -149,7 +153,9 @@ func (l *lane) leave(now time.Time, out func([]byte)) {
 
 // pass sends a packet on, and those that were held until so many had passed.
 func (l *lane) pass(c carried, out func([]byte)) {
-	out(c.octets)
+	if !c.vanishes {
+		out(c.octets)
+	}
 	l.count(c)
 	for i := range l.held {
 		if l.held[i].spi == c.spi {
@@ -181,18 +187,20 @@ func (l *lane) count(c carried) {
 		f.Duplicates++
 		return
 	}
-	top := l.top[c.spi]
-	if c.seq >= top {
+	if top := l.top[c.spi]; c.seq >= top {
 		l.top[c.spi] = c.seq
-		f.Passed++
-		return
-	}
-	f.Reordered++
-	if top-c.seq >= uint32(l.Window) {
-		f.Late++
-		return
+	} else {
+		f.Reordered++
+		if top-c.seq >= uint32(l.Window) {
+			f.Late++
+			return
+		}
 	}
 	f.Passed++
+	if c.number < l.last[c.size] {
+		f.Overtaken++
+	}
+	l.last[c.size] = max(l.last[c.size], c.number)
 }
 
 // next is when leave should be called again.

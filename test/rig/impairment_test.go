@@ -68,7 +68,7 @@ func TestImpairmentCounts(t *testing.T) {
 		}
 		top = max(top, seq)
 	}
-	want := Fates{Came: n, Dropped: n - len(times), Passed: len(times) - late, Late: late, Duplicates: len(left) - len(times), Reordered: reordered}
+	want := Fates{Came: n, Dropped: n - len(times), Passed: len(times) - late, Late: late, Duplicates: len(left) - len(times), Reordered: reordered, Overtaken: reordered - late}
 	if f != want {
 		t.Errorf("counted %+v, left %+v", f, want)
 	}

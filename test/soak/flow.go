@@ -63,7 +63,8 @@ type tally struct {
 	seen       []bool // by number
 	got        int
 	top        uint32
-	latest     uint32 // the most that a packet was behind another
+	overtaken  int    // arrived after one that was sent later
+	latest     uint32 // the most that one was behind another
 	duplicates int
 	broken     int // the content was not what was sent
 }
@@ -85,6 +86,7 @@ func (t *tally) take(n uint32, whole bool) {
 	t.seen[n] = true
 	t.got++
 	if n < t.top {
+		t.overtaken++
 		t.latest = max(t.latest, t.top-n)
 	}
 	t.top = max(t.top, n)
