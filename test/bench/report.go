@@ -13,7 +13,6 @@ type row struct {
 	value func(results) float64
 	must  float64 // to be reached
 	aim   float64
-	gates bool
 	wall  bool // of wall-clock times, which swing with the load: gated at wallShare
 	below bool // smaller is better
 }
