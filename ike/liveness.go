@@ -57,8 +57,14 @@ func (sa *SA) livenessDue() (Time, bool) {
 	if in, _ := sa.installedSAs(); len(in) > 0 {
 		at = min(at, max(sa.lastSign(), sa.quiet.looked).Add(sa.quiet.wait(idle)))
 	}
+	if sa.isBack() {
+		at = max(sa.woke, sa.lastHeard)
+	}
 	return at, true
 }
+
+// isBack: we were away, and it is we who bring the IKE SA back: the peer is asked at once whether it still knows us.
+func (sa *SA) isBack() bool { return sa.life.initiated && sa.woke > sa.lastSign() }
 
 // installedSAs are those whose traffic counts.
 func (sa *SA) installedSAs() (in, out []xfrm.SAID) {
@@ -105,7 +111,7 @@ func (sa *SA) onUsage(u UsageDone) {
 	idle := sa.conn.Liveness.Idle
 	wait := sa.quiet.wait(idle)
 	switch {
-	case !sa.now.Before(sa.lastSign().Add(idle)):
+	case !sa.now.Before(sa.lastSign().Add(idle)), sa.isBack():
 		sa.probe()
 	case u.Inbound > 0:
 		sa.quiet.pause = 0

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"cygnet/ike/wire"
@@ -22,6 +23,8 @@ const (
 	strandedLook = 5 * time.Second
 	// sleptLimit: who wakes so much too late has slept, as a laptop does; nothing that was due meanwhile has been waited for.
 	sleptLimit = 10 * time.Second
+	// silentAfter sendings of the first request after a sleep the peer may have given the IKE SA up: many say nothing to what they do not know.
+	silentAfter = 2
 	// hopelessAfter sendings of a request the peer may no longer be where it was (section 3.5).
 	hopelessAfter = 3
 	// maxUnexpected bounds what is done about UNEXPECTED_NAT_DETECTED (section 3.9: several times).
@@ -36,6 +39,7 @@ func (PathChanged) event() {}
 // onPathChanged looks whether the way to the peer is another now.
 func (sa *SA) onPathChanged(e PathChanged) {
 	sa.config.Addresses = e.Own
+	sa.overslept() // the network may be back before anything else is due
 	if sa.phase.name() != phaseEstablished || sa.next.pending != 0 {
 		return
 	}
@@ -116,18 +120,22 @@ func (sa *SA) found(d ResolveDone, why string) {
 	if unfound(d) {
 		text := ""
 		if d.Err != nil {
-			text = ": " + d.Err.Error()
+			text = ": " + strings.ReplaceAll(d.Err.Error(), "\n", "; ") // one for each address of the peer
 		}
 		sa.strand(text)
 		return
 	}
 	m := &sa.mobility
 	was := m.stranded
-	m.stranded, m.lookAgain = 0, 0
+	if m.stranded, m.lookAgain = 0, 0; was != 0 {
+		sa.wasAway()
+	}
 	to := Path{netip.AddrPortFrom(d.Local.Unmap(), sa.path.Local.Port()), netip.AddrPortFrom(d.Remote[0].Unmap(), sa.path.Remote.Port())}
 	switch {
 	case to == sa.path:
-		sa.announce()
+		if sa.announce(); was != 0 {
+			sa.resend()
+		}
 		if was != 0 || sa.tellsMapping() && !sa.now.Before(m.looked.Add(quietLimit)) { // the same address, perhaps in another network: behind another NAT
 			m.looked = sa.now
 			sa.probe()
@@ -214,7 +222,12 @@ func (sa *SA) redirect() {
 		x.spread()
 		sa.mobility.unsure = sa.mobility.unsure || r.waiting() // section 3.6: a list that comes from several addresses is told anew
 	}
-	if r.waiting() {
+	sa.resend()
+}
+
+// resend: the request that is on the wire has not been waited for so far.
+func (sa *SA) resend() {
+	if r := &sa.requests; r.waiting() {
 		r.afresh(sa.now)
 		sa.transmit(sa.path, r.message)
 	}
@@ -435,9 +448,12 @@ func (x *announceExchange) onResponse(sa *SA, _ *message) {
 
 func (x *announceExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
 
-// hopeless: requests stay unanswered, so the peer's other addresses are tried.
+// hopeless: requests stay unanswered. A peer that may have given this IKE SA up while we were away is asked for another; else its other addresses are tried.
 func (sa *SA) hopeless() {
 	m := &sa.mobility
+	if sa.absent() && sa.requests.sent >= silentAfter && sa.phase.name() == phaseEstablished && m.stranded == 0 {
+		sa.renew("no answer since this host was away: the peer may have given this IKE SA up")
+	}
 	if m.agreed && m.begun && sa.requests.sent >= hopelessAfter && sa.phase.name() == phaseEstablished && m.stranded == 0 {
 		sa.seek("no answer from "+sa.path.Remote.Addr().String(), true)
 	}
@@ -454,7 +470,7 @@ func (sa *SA) renew(why string) {
 // forgotten: after a move, or a long sleep, the peer says, without proof, that it does not know this IKE SA. It may have given it up meanwhile. A new one
 // beside it costs little, and this one stays until that is there: who forges such a message gains nothing.
 func (sa *SA) forgotten() {
-	if sa.phase.name() == phaseEstablished && (sa.mobility.moving != 0 || sa.woke > sa.lastHeard) {
+	if sa.phase.name() == phaseEstablished && (sa.mobility.moving != 0 || sa.absent()) {
 		sa.renew("the peer seems to have given this IKE SA up while it was not reached")
 	}
 }
@@ -462,9 +478,15 @@ func (sa *SA) forgotten() {
 // overslept notes that this wake-up comes much too late.
 func (sa *SA) overslept() {
 	if at, ok := sa.Deadline(); ok && sa.now.Sub(at) > sleptLimit {
-		sa.woke = sa.now
+		sa.wasAway()
 	}
 }
+
+// wasAway: this host has slept, or had no network. What the peer did meanwhile is not known.
+func (sa *SA) wasAway() { sa.woke, sa.mobility.renewed = sa.now, false }
+
+// absent reports whether the peer was not heard since then.
+func (sa *SA) absent() bool { return sa.woke > sa.lastHeard }
 
 // mapped compares how the peer sees us with what it saw before: a NAT on the way may have changed its mapping (section 3.8).
 func (sa *SA) mapped(m *message) {

@@ -45,7 +45,7 @@ type SA struct {
 	up        Time // when the peer proved its identity
 	lastHeard Time // fresh protected message, or traffic on a child
 	lastSent  Time
-	woke      Time // when the host was last found to have slept
+	woke      Time // when the host was last found to have slept, or to have been without a network
 	usageSent Time // a UsageQuery waits for its answer since then; 0: none
 	quiet     quiet
 

@@ -339,3 +339,46 @@ func TestDeadPeerOfManyAddresses(t *testing.T) {
 		})
 	}
 }
+
+// TestSuspendSilentPeer: meanwhile b has given a up, or died, and says nothing to what it does not know. It is asked at once, and when nothing comes for a few seconds a asks for
+// an IKE SA beside this one, once; so it is after a time without any network.
+func TestSuspendSilentPeer(t *testing.T) {
+	for name, away := range map[string]func(n *network){
+		"asleep":  func(n *network) { n.sleep(10 * time.Minute) },
+		"cut off": func(n *network) { n.roam(netip.IPv4Unspecified()); n.run(10*time.Minute, nil) },
+	} {
+		for _, to := range []netip.Addr{addrA, addrC} {
+			n := roaming(t, setup{})
+			n.up()
+			n.hook = func(datagram) []datagram { return nil }
+			away(n)
+			n.a.reauth = nil
+			woken, sends := n.now, len(n.a.sends)
+			n.a.turn(n.a.sa, Wake{})
+			n.roam(to)
+			n.run(time.Second, nil)
+			if len(n.a.sends) == sends {
+				t.Errorf("%s, back at %v: nothing is asked for a second", name, to)
+			}
+			n.run(time.Minute, func() bool { return len(n.a.reauth) > 0 })
+			if took := n.now.Sub(woken); len(n.a.reauth) != 1 || took > 6*time.Second {
+				t.Errorf("%s, back at %v: a asks %d times for a new IKE SA, %v after it is back", name, to, len(n.a.reauth), took)
+			}
+			n.run(20*time.Second, nil)
+			if len(n.a.reauth) != 1 || n.a.finish != nil {
+				t.Errorf("%s, back at %v: asked %d times; finish %v", name, to, len(n.a.reauth), n.a.finish)
+			}
+		}
+	}
+}
+
+// TestSleptBeforeAnythingWasDue: the network is back before the timer of the host has rung, and the peer says that it knows no such IKE SA.
+func TestSleptBeforeAnythingWasDue(t *testing.T) {
+	n := roaming(t, setup{})
+	n.up()
+	n.sleep(10 * time.Minute)
+	n.a.step(PathChanged{Own: []netip.Addr{addrA}})
+	if n.a.sa.woke != n.now {
+		t.Errorf("woke at %v, now %v", n.a.sa.woke, n.now)
+	}
+}

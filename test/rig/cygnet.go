@@ -149,3 +149,9 @@ func (c *Cygnet) Status(v any) error {
 	}
 	return json.Unmarshal([]byte(out), v)
 }
+
+// Freeze stops the process where it stands, as the suspend of its host does, until thaw is called.
+func (d *Daemon) Freeze() (thaw func(), err error) {
+	thaw = func() { syscall.Kill(-d.PID(), syscall.SIGCONT) }
+	return thaw, syscall.Kill(-d.PID(), syscall.SIGSTOP)
+}
