@@ -94,7 +94,16 @@ func TestSealOpen(t *testing.T) {
 		for n := range 100 {
 			inner := bytes.Repeat([]byte{byte(n)}, n*7)
 			prefix := []byte{1, 2, 3}
-			p, err := out.Seal(prefix, inner, NextIPv6)
+			var p []byte
+			var err error
+			if n%2 == 0 {
+				p, err = out.Seal(prefix, inner, NextIPv6)
+			} else {
+				room := append(bytes.Clone(inner), bytes.Repeat([]byte{0xee}, TrailerRoom)...)
+				if p, err = out.SealMove(prefix, room[:len(inner)], NextIPv6); !bytes.Equal(room, append(bytes.Clone(inner), bytes.Repeat([]byte{0xee}, TrailerRoom)...)) {
+					t.Fatalf("%d octets: what was there is changed: %x", len(inner), room)
+				}
+			}
 			if err != nil || !bytes.HasPrefix(p, prefix) {
 				t.Fatal(err)
 			}
@@ -150,7 +159,7 @@ func TestForgeries(t *testing.T) {
 func TestNoAllocation(t *testing.T) {
 	each(t, func(t *testing.T, sa xfrm.SA) {
 		out, in := pair(t, sa)
-		inner := make([]byte, 1400)
+		inner := make([]byte, 1400, 1400+TrailerRoom)
 		buf := make([]byte, 0, 2048)
 		var failed error
 		if n := testing.AllocsPerRun(100, func() {
@@ -162,6 +171,12 @@ func TestNoAllocation(t *testing.T) {
 				failed = errors.New(r.String())
 			}
 			if _, _, r := in.Open(p); r != Replayed {
+				failed = errors.New(r.String())
+			}
+			if p, err = out.SealMove(buf, inner, NextIPv4); err != nil {
+				failed = err
+			}
+			if _, _, r := in.Open(p); r != Accepted {
 				failed = errors.New(r.String())
 			}
 		}); n != 0 || failed != nil {

@@ -11,5 +11,5 @@ func newNull() transform { return null{} }
 
 type null struct{}
 
-func (null) seal([]byte, int, int, uint64)      {}
-func (null) open([]byte, int, int, uint64) bool { return true }
+func (null) seal(p, plain []byte, ivEnd, end int, _ uint64) { copy(p[ivEnd:end], plain) }
+func (null) open([]byte, int, int, uint64) bool             { return true }

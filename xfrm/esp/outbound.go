@@ -50,6 +50,44 @@ func NewOutbound(sa xfrm.SA, rand io.Reader) (*Outbound, error) {
 // Seal appends the ESP packet that carries inner to dst. It allocates only when dst lacks Len(len(inner)) octets of capacity. inner must
 // not overlap the room behind dst. The error is ErrSequence or ErrWiped; dst is then returned as it was.
 func (o *Outbound) Seal(dst, inner []byte, nextHeader uint8) ([]byte, error) {
+	start := len(dst)
+	dst, err := o.begin(dst, len(inner))
+	if err != nil {
+		return dst, err
+	}
+	p := dst[start:]
+	ivEnd, end := headerLen+o.iv, len(p)-o.icv
+	copy(p[ivEnd:], inner)
+	putTrailer(p[ivEnd+len(inner):end], nextHeader)
+	o.transform.seal(p, p[ivEnd:end], ivEnd, end, o.seq)
+	return dst, nil
+}
+
+// SealMove is Seal for an inner packet with TrailerRoom octets of capacity behind it: the trailer is put there for the moment, so that the cipher
+// moves the packet and nothing is copied. What was there is restored.
+func (o *Outbound) SealMove(dst, inner []byte, nextHeader uint8) ([]byte, error) {
+	start := len(dst)
+	dst, err := o.begin(dst, len(inner))
+	if err != nil {
+		return dst, err
+	}
+	p := dst[start:]
+	ivEnd, end := headerLen+o.iv, len(p)-o.icv
+	plain := inner[:end-ivEnd]
+	trailer := plain[len(inner):]
+	var before [TrailerRoom]byte
+	copy(before[:], trailer)
+	putTrailer(trailer, nextHeader)
+	o.transform.seal(p, plain, ivEnd, end, o.seq)
+	copy(trailer, before[:])
+	return dst, nil
+}
+
+// TrailerRoom is the most that padding, pad length and next header take.
+const TrailerRoom = aes.BlockSize - 1 + trailerLen
+
+// begin takes the next sequence number and appends room for the packet that carries n octets, with its header and IV, to dst.
+func (o *Outbound) begin(dst []byte, n int) ([]byte, error) {
 	if o.transform == nil {
 		return dst, ErrWiped
 	}
@@ -57,21 +95,18 @@ func (o *Outbound) Seal(dst, inner []byte, nextHeader uint8) ([]byte, error) {
 		return dst, ErrSequence
 	}
 	o.seq++
-	start, size := len(dst), o.sealed(len(inner))
+	start, size := len(dst), o.sealed(n)
 	dst = slices.Grow(dst, size)[:start+size]
 	p := dst[start:]
 	binary.BigEndian.PutUint32(p, o.spi)
 	binary.BigEndian.PutUint32(p[4:], uint32(o.seq))
-	ivEnd, end := headerLen+o.iv, size-o.icv
+	iv := p[headerLen : headerLen+o.iv]
 	if o.ivs != nil {
-		o.ivs.next(p[headerLen:ivEnd])
+		o.ivs.next(iv)
 	} else {
 		// The sequence number never repeats under a key, so neither does the nonce (RFC 4106 section 3.1).
-		binary.BigEndian.PutUint64(p[headerLen:], o.seq)
+		binary.BigEndian.PutUint64(iv, o.seq)
 	}
-	copy(p[ivEnd:], inner)
-	putTrailer(p[ivEnd+len(inner):end], nextHeader)
-	o.transform.seal(p, ivEnd, end, o.seq)
 	return dst, nil
 }
 

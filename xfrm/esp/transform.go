@@ -13,8 +13,9 @@ import (
 
 // transform protects the octets of one packet whose layout is fixed by then. Both kinds hold their scratch space.
 type transform interface {
-	// seal encrypts p[ivEnd:end] in place and puts the ICV behind it.
-	seal(p []byte, ivEnd, end int, seq uint64)
+	// seal encrypts plain, which has end-ivEnd octets, to p[ivEnd:end] and puts the ICV behind it. plain is that part of p itself or lies apart
+	// from p.
+	seal(p, plain []byte, ivEnd, end int, seq uint64)
 	// open checks the ICV behind p[:end], then decrypts p[ivEnd:end] in place.
 	open(p []byte, ivEnd, end int, seq uint64) bool
 }
@@ -73,8 +74,8 @@ func (t *combined) associated(p []byte, seq uint64) []byte {
 	return t.aad[:8]
 }
 
-func (t *combined) seal(p []byte, ivEnd, end int, seq uint64) {
-	t.aead.Seal(p[ivEnd:ivEnd], p[headerLen:ivEnd], p[ivEnd:end], t.associated(p, seq))
+func (t *combined) seal(p, plain []byte, ivEnd, _ int, seq uint64) {
+	t.aead.Seal(p[ivEnd:ivEnd], p[headerLen:ivEnd], plain, t.associated(p, seq))
 }
 
 func (t *combined) open(p []byte, ivEnd, end int, seq uint64) bool {
@@ -109,9 +110,9 @@ func (t *separate) authenticate(p []byte, seq uint64) []byte {
 	return t.mac.Sum(t.sum[:0])[:t.icv]
 }
 
-func (t *separate) seal(p []byte, ivEnd, end int, seq uint64) {
+func (t *separate) seal(p, plain []byte, ivEnd, end int, seq uint64) {
 	t.encrypt.SetIV(p[headerLen:ivEnd])
-	t.encrypt.CryptBlocks(p[ivEnd:end], p[ivEnd:end])
+	t.encrypt.CryptBlocks(p[ivEnd:end], plain)
 	copy(p[end:], t.authenticate(p[:end], seq))
 }
 

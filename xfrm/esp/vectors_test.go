@@ -67,7 +67,7 @@ func sealWith(t testing.TB, sa xfrm.SA, seq uint64, iv, plaintext []byte) []byte
 	}
 	copy(p[headerLen:], iv)
 	copy(p[headerLen+len(iv):], plaintext)
-	tr.seal(p, headerLen+len(iv), len(p)-l.icv, seq)
+	tr.seal(p, p[headerLen+len(iv):len(p)-l.icv], headerLen+len(iv), len(p)-l.icv, seq)
 	return p
 }
 

@@ -28,6 +28,8 @@ type flow struct {
 	proto        uint8
 	sport, dport uint16 // of ICMP both are type<<8 | code (RFC 4301 section 4.4.1.1)
 	ports        bool   // false: OPAQUE (a later fragment, a protocol without ports)
+	upper        int    // where the header of proto begins; 0 in a later fragment
+	fragment     bool   // part of a packet
 }
 
 // parse reads the headers of a packet up to the ports. It is false for what is not a whole IP header with its extension headers.
@@ -54,7 +56,10 @@ func parseIPv4(p []byte) (f flow, ok bool) {
 		return flow{}, false
 	}
 	f.src, f.dst, f.proto = netip.AddrFrom4([4]byte(p[12:16])), netip.AddrFrom4([4]byte(p[16:20])), p[9]
-	if binary.BigEndian.Uint16(p[6:])&0x1fff == 0 { // fragment offset
+	place := binary.BigEndian.Uint16(p[6:]) & 0x3fff // more fragments, fragment offset
+	f.fragment = place != 0
+	if place&0x1fff == 0 {
+		f.upper = header
 		f.readPorts(p[header:])
 	}
 	return f, true
@@ -84,6 +89,7 @@ func parseIPv6(p []byte) (f flow, ok bool) {
 			if len(rest) < 8 {
 				return flow{}, false
 			}
+			f.fragment = true
 			if binary.BigEndian.Uint16(rest[2:])&^7 != 0 {
 				// A later fragment: what follows is not a header. Its protocol is the one named here; further extension headers
 				// hide it, and then no protocol selector matches.
@@ -92,6 +98,7 @@ func parseIPv6(p []byte) (f flow, ok bool) {
 			}
 			length = 8
 		default:
+			f.upper = len(p) - len(rest)
 			f.readPorts(rest)
 			return f, true
 		}
