@@ -430,10 +430,10 @@ func TestNoAllocation(t *testing.T) {
 	b := newBench(t)
 	b.config.Send = func(*xfrm.Burst) error { return nil }
 	b.apply(t, xfrm.AddSA{SA: testSA(xfrm.Out, 0x2001)}, xfrm.PutPolicy{Policy: outPolicy(lanToLAN, 1, 0x2001)}, xfrm.AddSA{SA: testSA(xfrm.In, 0x1001, back)})
-	l, inner := newLane(b.Driver, nil), udp4("10.1.0.5", "10.2.0.9", 1, 2, 1300)
+	l, inner := newLane(b.Driver, nil), roomy(udp4("10.1.0.5", "10.2.0.9", 1, 2, 1300))
 	if n := testing.AllocsPerRun(200, func() {
 		for range 8 {
-			l.packet(inner)
+			l.packet(vnet{}, inner)
 		}
 		l.flush()
 	}); n != 0 {
@@ -461,13 +461,10 @@ func BenchmarkOutbound(b *testing.B) {
 	d := newBench(b)
 	d.config.Send = func(*xfrm.Burst) error { return nil }
 	d.apply(b, xfrm.AddSA{SA: testSA(xfrm.Out, 0x2001)}, xfrm.PutPolicy{Policy: outPolicy(lanToLAN, 1, 0x2001)})
-	l, inner := newLane(d.Driver, nil), udp4("10.1.0.5", "10.2.0.9", 1, 2, 1372)
+	l, inner := newLane(d.Driver, nil), roomy(udp4("10.1.0.5", "10.2.0.9", 1, 2, 1372))
 	b.SetBytes(int64(len(inner)))
 	b.ReportAllocs()
 	for b.Loop() {
-		l.packet(inner)
-		if len(l.burst.Packets) == 32 {
-			l.flush()
-		}
+		l.packet(vnet{}, inner)
 	}
 }

@@ -9,6 +9,7 @@ import (
 // Drops counts the packets that went no further, since New.
 type Drops struct {
 	// Outbound, from the TUN.
+	Offload  uint64 // what the TUN said of the packet contradicts it
 	NoPolicy uint64 // no policy matches, or no IP packet
 	Blocked  uint64 // the policy says so
 	NoSA     uint64 // Acquire was raised for it
@@ -24,16 +25,16 @@ type Drops struct {
 }
 
 type dropCounters struct {
-	noPolicy, blocked, noSA, sealing, sending atomic.Uint64
-	unknownSPI, expired, selectors, writing   atomic.Uint64
-	opening                                   [esp.Reasons]atomic.Uint64
+	offload, noPolicy, blocked, noSA, sealing, sending atomic.Uint64
+	unknownSPI, expired, selectors, writing            atomic.Uint64
+	opening                                            [esp.Reasons]atomic.Uint64
 }
 
 // Drops reads the counters.
 func (d *Driver) Drops() Drops {
 	c := &d.drops
 	out := Drops{
-		NoPolicy: c.noPolicy.Load(), Blocked: c.blocked.Load(), NoSA: c.noSA.Load(), Sealing: c.sealing.Load(), Sending: c.sending.Load(),
+		Offload: c.offload.Load(), NoPolicy: c.noPolicy.Load(), Blocked: c.blocked.Load(), NoSA: c.noSA.Load(), Sealing: c.sealing.Load(), Sending: c.sending.Load(),
 		UnknownSPI: c.unknownSPI.Load(), Expired: c.expired.Load(), Selectors: c.selectors.Load(), Writing: c.writing.Load(),
 	}
 	for r := range c.opening {

@@ -20,7 +20,7 @@ const deadline = 5 * time.Second
 
 // fakeTUN is a device whose other end is the test.
 type fakeTUN struct {
-	in     chan []byte // to the driver
+	in     chan []byte // to the driver; room is added behind
 	out    chan []byte // from the driver
 	closed chan struct{}
 	fail   error // of write
@@ -35,7 +35,7 @@ func (f *fakeTUN) readAll(take func(vnet, []byte) bool) error {
 	case <-f.closed:
 		return errors.New("closed")
 	case p := <-f.in:
-		for take(vnet{}, p) {
+		for take(vnet{}, roomy(p)) {
 			select {
 			case p = <-f.in:
 			default:
@@ -45,6 +45,9 @@ func (f *fakeTUN) readAll(take func(vnet, []byte) bool) error {
 		return nil
 	}
 }
+
+// roomy is p with the room behind it that a device gives.
+func roomy(p []byte) []byte { return append(make([]byte, 0, len(p)+tailroom), p...) }
 
 func (f *fakeTUN) write(_ vnet, parts [][]byte) error {
 	if f.fail != nil {

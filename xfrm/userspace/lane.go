@@ -9,36 +9,42 @@ import (
 )
 
 const (
-	burstPackets = 64
-	burstOctets  = 1 << 16
+	// burstPackets and burstOctets are what the kernel takes as one (Linux 6.9: 128 segments, before that 64; a UDP datagram's length).
+	burstPackets = 128
+	burstOctets  = 65507
+	// burstsAtOnce leave before the lane looks at the clock, and whether the device is closed, though more can be read.
+	burstsAtOnce = 64
 	// acquireAgain is how long an unanswered Acquire stands, as net.core.xfrm_acq_expires has it.
 	acquireAgain = 30 // seconds
 )
 
-// lane takes packets from the TUN to sealed bursts: one goroutine, from the read to the send.
+// lane takes packets from the TUN to sealed bursts: one goroutine, from the read to the send. The octets of a packet are moved thrice: by the kernel into
+// the TUN's buffer, by the cipher into the burst, by the kernel out of it.
 type lane struct {
-	d     *Driver
-	dev   device
-	burst xfrm.Burst
-	arena []byte // the packets of the burst, one after the other
-	now   int64
+	d        *Driver
+	dev      device
+	segments segmenter
+	burst    xfrm.Burst // always a Run
+	arena    []byte     // the packets of the burst, one after the other
+	sent     int        // bursts since the lane last looked up
+	now      int64      // seconds since the epoch
 }
 
 func newLane(d *Driver, dev device) *lane {
 	return &lane{
-		d: d, dev: dev, arena: make([]byte, 0, burstOctets+2*maxPacket),
-		burst: xfrm.Burst{Packets: make([][]byte, 0, burstPackets)},
+		d: d, dev: dev, arena: make([]byte, 0, 2*maxPacket),
+		burst: xfrm.Burst{Packets: make([][]byte, 0, burstPackets), Run: true},
 	}
 }
 
-// run ends when the device does.
+// run ends when the device does. What is in the burst waits only while more can be read at once.
 func (l *lane) run() {
-	take := func(_ vnet, p []byte) bool {
-		l.packet(p)
-		return len(l.burst.Packets) < burstPackets && len(l.arena) < burstOctets
+	take := func(h vnet, p []byte) bool {
+		l.packet(h, p)
+		return l.sent < burstsAtOnce
 	}
 	for {
-		l.now = time.Now().Unix()
+		l.now, l.sent = time.Now().Unix(), 0
 		err := l.dev.readAll(take)
 		l.flush()
 		if err != nil {
@@ -47,25 +53,39 @@ func (l *lane) run() {
 	}
 }
 
-// packet finds policy and SA of one packet (RFC 4301 section 5.1) and puts it, sealed, into the burst. There is no way out in clear.
-func (l *lane) packet(p []byte) {
+// packet finds policy and SA of what the TUN handed out (RFC 4301 section 5.1), one look-up for all segments of a flow, and puts it, sealed, into the
+// burst. There is no way out in clear. The octets that are looked at are those that leave: nothing but the segmenter's fields changes afterwards.
+func (l *lane) packet(h vnet, p []byte) {
+	if !complete(h, p) {
+		l.d.drops.offload.Add(1)
+		return
+	}
 	f, ok := parse(p)
 	if !ok {
 		l.d.drops.noPolicy.Add(1)
 		return
 	}
+	if !l.segments.load(h, p, &f) {
+		l.d.drops.offload.Add(1)
+		return
+	}
+	packets := uint64(l.segments.count())
 	b, ok := l.d.tables.Load().find(&f)
 	switch {
 	case !ok:
-		l.d.drops.noPolicy.Add(1)
+		l.d.drops.noPolicy.Add(packets)
 	case b.Action != xfrm.Protect:
 		// Bypassed packets never come here: a rule leads them past the TUN.
-		l.d.drops.blocked.Add(1)
+		l.d.drops.blocked.Add(packets)
 	case b.sa == nil:
-		l.d.drops.noSA.Add(1)
+		l.d.drops.noSA.Add(packets)
 		l.acquire(b.policy, &f)
 	default:
-		l.seal(b.sa, p)
+		next := uint8(esp.NextIPv4)
+		if f.src.Is6() {
+			next = esp.NextIPv6
+		}
+		l.seal(b.sa, next, packets)
 	}
 }
 
@@ -76,34 +96,52 @@ func (l *lane) acquire(p *policy, f *flow) {
 	}
 }
 
-func (l *lane) seal(s *sa, p []byte) {
-	next := uint8(esp.NextIPv4)
-	if p[0]>>4 == 6 {
-		next = esp.NextIPv6
-	}
+// seal the segments into the burst. What the SA may not carry any more goes nowhere: limits are those of single packets.
+func (l *lane) seal(s *sa, next uint8, packets uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hard {
-		l.d.drops.sealing.Add(1)
-		return
-	}
 	if local, remote := s.path(); local != l.burst.Local || remote != l.burst.Remote {
 		l.flush()
 		l.burst.Local, l.burst.Remote = local, remote
 	}
+	for p := l.segments.next(); p != nil; p = l.segments.next() {
+		if s.hard || !l.sealOne(s, p, next) {
+			l.d.drops.sealing.Add(packets)
+			return
+		}
+		packets--
+	}
+}
+
+func (l *lane) sealOne(s *sa, p []byte, next uint8) bool {
+	l.makeRoom(s.out.Len(len(p)))
 	start := len(l.arena)
-	sealed, err := s.out.Seal(l.arena, p, next)
+	sealed, err := s.out.SealMove(l.arena, p, next)
 	if err != nil {
-		l.d.drops.sealing.Add(1)
 		if errors.Is(err, esp.ErrSequence) {
 			s.hard = true
 			l.d.events.raise(xfrm.Expire{ID: s.state.ID, Hard: true})
 		}
-		return
+		return false
 	}
 	l.arena = sealed
 	l.burst.Packets = append(l.burst.Packets, sealed[start:])
-	l.d.events.raise(s.count(len(p), l.now))
+	if ev := s.count(len(p), l.now); ev != nil {
+		l.d.events.raise(ev)
+	}
+	return true
+}
+
+// makeRoom sends the burst if a packet of n octets cannot join it: in a Run only the last packet may be shorter.
+func (l *lane) makeRoom(n int) {
+	packets := l.burst.Packets
+	if len(packets) == 0 {
+		return
+	}
+	first, last := len(packets[0]), len(packets[len(packets)-1])
+	if n > first || last < first || len(packets) == burstPackets || len(l.arena)+n > burstOctets {
+		l.flush()
+	}
 }
 
 func (l *lane) flush() {
@@ -111,6 +149,7 @@ func (l *lane) flush() {
 		if err := l.d.config.Send(&l.burst); err != nil {
 			l.d.drops.sending.Add(1)
 		}
+		l.sent++
 	}
 	l.burst.Packets, l.arena = l.burst.Packets[:0], l.arena[:0]
 }

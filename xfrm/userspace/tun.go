@@ -91,8 +91,7 @@ func attachOffloading(name string) (fd int, have offloads, err error) {
 	}
 	have = offloads{header: true, tcp4: true, tcp6: true}
 	have.udp = unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, least|unix.TUN_F_USO4|unix.TUN_F_USO6) == nil
-	// Nothing is asked of the kernel until the lane can split it.
-	return fd, have, unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, 0)
+	return fd, have, nil
 }
 
 func attachTUN(name string, flags uint16) (fd int, err error) {
