@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 type contestant struct {
 	name    string
 	short   string // in the names of namespaces and files
-	begin   func(o options, c *contestant) error
+	begin   func(ctx context.Context, o options, c *contestant) error
 	peer    bool // no ratio that gates needs it
 	network *bench.Network
 	pids    []int // of the gateways' processes
@@ -21,12 +22,12 @@ type contestant struct {
 	ends    []func()
 }
 
-func (c *contestant) start(o options) error {
+func (c *contestant) start(ctx context.Context, o options) error {
 	var err error
 	if c.network, err = bench.NewNetwork(c.short, 1500, 1500); err != nil {
 		return err
 	}
-	return c.begin(o, c)
+	return c.begin(ctx, o, c)
 }
 
 func (c *contestant) stop() {
@@ -69,19 +70,19 @@ func contestants(o options) []*contestant {
 	})
 }
 
-func startPlain(_ options, c *contestant) error {
+func startPlain(ctx context.Context, _ options, c *contestant) error {
 	c.version = "the kernel, no tunnel"
-	return errors.Join(c.network.Forward(), c.network.Carries())
+	return errors.Join(c.network.Forward(), c.network.Carries(ctx))
 }
 
 // cygnet starts a tunnel of cygnet's userspace data plane.
-func cygnet(esp string, flags ...string) func(options, *contestant) error {
-	return func(o options, c *contestant) error {
+func cygnet(esp string, flags ...string) func(context.Context, options, *contestant) error {
+	return func(ctx context.Context, o options, c *contestant) error {
 		program, err := build(o, "cygnetd"+strings.Join(flags, ""), "./cmd/cygnetd", flags...)
 		if err != nil {
 			return err
 		}
-		t, err := bench.StartCygnet(c.network, bench.TunnelOptions{Cygnetd: program, Dataplane: "userspace", ESP: esp})
+		t, err := bench.StartCygnet(ctx, c.network, bench.TunnelOptions{Cygnetd: program, Dataplane: "userspace", ESP: esp})
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -56,13 +57,15 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(o); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(o options) error {
+func run(ctx context.Context, o options) error {
 	if os.Geteuid() != 0 {
 		return bench.ErrNotRoot
 	}
@@ -85,16 +88,14 @@ func run(o options) error {
 			c.stop()
 		}
 	}()
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	for _, c := range all {
-		if err := c.start(o); err != nil {
+		if err := c.start(ctx, o); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		fmt.Printf("%-34s %s\n", c.name, c.version)
 	}
 	fmt.Printf("\n%d rounds of %s a measurement; inner MTU %d; load average at the beginning %s\n", o.rounds, o.each, innerMTU, bench.Load())
-	r, err := measure(o, all, interrupted)
+	r, err := measure(ctx, o, all)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -62,20 +61,16 @@ const warm = 200 * time.Millisecond
 // udpSize is the payload of the small packets, which with the headers of IPv4 and UDP have 64 octets.
 const udpSize = 64 - 28
 
-var errInterrupted = errors.New("interrupted")
-
-func measure(o options, all []*contestant, interrupted <-chan os.Signal) (results, error) {
+func measure(ctx context.Context, o options, all []*contestant) (results, error) {
 	r := make(results)
 	for round := range o.rounds {
 		fmt.Printf("round %d, load %s\n", round+1, bench.Load())
-		for _, step := range []func(options, *contestant, results) error{oneStream, fourStreams, smallPackets, idle} {
+		for _, step := range []func(context.Context, options, *contestant, results) error{oneStream, fourStreams, smallPackets, idle} {
 			for _, c := range all {
-				select {
-				case <-interrupted:
-					return nil, errInterrupted
-				default:
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
 				}
-				if err := step(o, c, r); err != nil {
+				if err := step(ctx, o, c, r); err != nil {
 					return nil, fmt.Errorf("%s, round %d: %w", c.name, round+1, err)
 				}
 			}
@@ -84,8 +79,8 @@ func measure(o options, all []*contestant, interrupted <-chan os.Signal) (result
 	return r, nil
 }
 
-func oneStream(o options, c *contestant, r results) error {
-	s, err := tcp(o, c, 1)
+func oneStream(ctx context.Context, o options, c *contestant, r results) error {
+	s, err := tcp(ctx, o, c, 1)
 	if err != nil {
 		return err
 	}
@@ -96,31 +91,31 @@ func oneStream(o options, c *contestant, r results) error {
 	return nil
 }
 
-func fourStreams(o options, c *contestant, r results) error {
+func fourStreams(ctx context.Context, o options, c *contestant, r results) error {
 	if o.smoke {
 		return nil
 	}
-	s, err := tcp(o, c, 4)
+	s, err := tcp(ctx, o, c, 4)
 	if err == nil {
 		r.add(tcp4, c, s.Bits()/1e9)
 	}
 	return err
 }
 
-func tcp(o options, c *contestant, streams int) (bench.Sample, error) {
+func tcp(ctx context.Context, o options, c *contestant, streams int) (bench.Sample, error) {
 	f, err := bench.StartTCP(c.network.ClientA, c.network.ClientB, bench.ClientB, streams, 0)
 	if err != nil {
 		return bench.Sample{}, err
 	}
-	return bench.Watch(f, warm, o.each, c.pids...)
+	return bench.Watch(ctx, f, warm, o.each, c.pids...)
 }
 
-func smallPackets(o options, c *contestant, r results) error {
+func smallPackets(ctx context.Context, o options, c *contestant, r results) error {
 	f, err := bench.StartUDP(c.network.ClientA, c.network.ClientB, bench.ClientB, udpSize, 0)
 	if err != nil {
 		return err
 	}
-	s, err := bench.Watch(f, warm, o.each, c.pids...)
+	s, err := bench.Watch(ctx, f, warm, o.each, c.pids...)
 	if err != nil {
 		return err
 	}
@@ -131,7 +126,7 @@ func smallPackets(o options, c *contestant, r results) error {
 	return nil
 }
 
-func idle(o options, c *contestant, r results) error {
+func idle(ctx context.Context, o options, c *contestant, r results) error {
 	if o.smoke {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -23,7 +24,7 @@ import (
 )
 
 // startOpenVPN starts Debian's OpenVPN point to point, with its defaults but for MTU and cipher; without the kernel's help (DCO), which would not be userspace.
-func startOpenVPN(o options, c *contestant) error {
+func startOpenVPN(ctx context.Context, o options, c *contestant) error {
 	dir, err := os.MkdirTemp("", "bench-openvpn")
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func startOpenVPN(o options, c *contestant) error {
 	}
 	out, _ := exec.Command("openvpn", "--version").Output()
 	c.pids, c.version = []int{a.PID(), b.PID()}, strings.Join(strings.Fields(string(out))[:2], " ")
-	return w.Carries(a, b)
+	return w.Carries(ctx, a, b)
 }
 
 func openvpnEnd(c *contestant, n *bench.Namespace, dir, name, role, peer string, remote netip.Addr, lan netip.Prefix) (*bench.Process, error) {

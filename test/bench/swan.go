@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,8 +12,8 @@ import (
 )
 
 // swan starts a tunnel of strongSwan's userspace ESP, which has our MTU by itself.
-func swan(suite rig.Suite) func(options, *contestant) error {
-	return func(o options, c *contestant) error {
+func swan(suite rig.Suite) func(context.Context, options, *contestant) error {
+	return func(ctx context.Context, o options, c *contestant) error {
 		dir, err := os.MkdirTemp("", "bench-swan")
 		if err != nil {
 			return err
@@ -35,7 +36,7 @@ func swan(suite rig.Suite) func(options, *contestant) error {
 		}
 		out, _ := exec.Command("dpkg-query", "-W", "-f", "${Version}", "strongswan-charon").Output()
 		c.pids, c.version = []int{a.PID(), b.PID()}, "strongSwan "+strings.TrimSpace(string(out))+", esp = "+suite.ESP
-		return c.network.Carries(speaker{a}, speaker{b})
+		return c.network.Carries(ctx, speaker{a}, speaker{b})
 	}
 }
 

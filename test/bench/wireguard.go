@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdh"
 	"crypto/rand"
 	"encoding/hex"
@@ -35,7 +36,7 @@ func wireguardGo(o options) (string, error) {
 	return program, nil
 }
 
-func startWireGuard(o options, c *contestant) error {
+func startWireGuard(ctx context.Context, o options, c *contestant) error {
 	program, err := wireguardGo(o)
 	if err != nil {
 		return err
@@ -58,7 +59,7 @@ func startWireGuard(o options, c *contestant) error {
 		return err
 	}
 	c.pids, c.version = []int{pa.PID(), pb.PID()}, wireguardVersion
-	return w.Carries(pa, pb)
+	return w.Carries(ctx, pa, pb)
 }
 
 // wireguardEnd starts wireguard-go in a gateway and configures it by its socket.

@@ -54,7 +54,7 @@ func TestTCP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := Watch(f, 20*time.Millisecond, 100*time.Millisecond, os.Getpid())
+		s, err := Watch(t.Context(), f, 20*time.Millisecond, 100*time.Millisecond, os.Getpid())
 		if err != nil || s.Octets == 0 || s.Elapsed < 100*time.Millisecond || s.Machine < 0 {
 			t.Errorf("window %d: %+v %v", window, s, err)
 		}
@@ -70,7 +70,7 @@ func TestUDP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Watch(f, 50*time.Millisecond, 200*time.Millisecond)
+	s, err := Watch(t.Context(), f, 50*time.Millisecond, 200*time.Millisecond)
 	if err != nil || s.Packets == 0 || s.Octets != 1000*s.Packets || s.PPS() > 4000 || s.Lost > 0.5 {
 		t.Errorf("paced at 2000/s: %+v %v", s, err)
 	}
@@ -86,13 +86,13 @@ func TestUDPLoss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !until(5*time.Second, func() bool { return f.packets.Load() > 0 }) {
+	if !until(t.Context(), 5*time.Second, func() bool { return f.packets.Load() > 0 }) {
 		t.Error("nothing arrived")
 	}
 	if err := w.GatewayB.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("0"), 0o644) }); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Watch(f, 0, 200*time.Millisecond)
+	s, err := Watch(t.Context(), f, 0, 200*time.Millisecond)
 	if err != nil || s.Lost == 0 {
 		t.Errorf("a gateway that does not forward: %+v %v", s, err)
 	}
@@ -104,7 +104,7 @@ func TestProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !until(5*time.Second, func() bool { return strings.Contains(p.Output(), "wan:") }) {
+	if !until(t.Context(), 5*time.Second, func() bool { return strings.Contains(p.Output(), "wan:") }) {
 		t.Errorf("the process does not see its namespace's link:\n%s", p.Output())
 	}
 	if _, err := CPU(p.PID()); err != nil {

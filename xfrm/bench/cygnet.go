@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -30,7 +31,7 @@ type TunnelOptions struct {
 }
 
 // StartCygnet starts a cygnetd in each gateway and waits until the tunnel carries packets.
-func StartCygnet(w *Network, o TunnelOptions) (*Tunnel, error) {
+func StartCygnet(ctx context.Context, w *Network, o TunnelOptions) (*Tunnel, error) {
 	dir, err := os.MkdirTemp("", "cygnet-bench")
 	if err != nil {
 		return nil, err
@@ -41,13 +42,13 @@ func StartCygnet(w *Network, o TunnelOptions) (*Tunnel, error) {
 	o.write(filepath.Join(dir, "a"), "a", "b", "boot", psk, &err)
 	o.write(filepath.Join(dir, "b"), "b", "a", "manual", psk, &err)
 	if err == nil {
-		t.b, err = start(w.GatewayB, o.Cygnetd, filepath.Join(dir, "b"))
+		t.b, err = start(ctx, w.GatewayB, o.Cygnetd, filepath.Join(dir, "b"))
 	}
 	if err == nil {
-		t.a, err = start(w.GatewayA, o.Cygnetd, filepath.Join(dir, "a"))
+		t.a, err = start(ctx, w.GatewayA, o.Cygnetd, filepath.Join(dir, "a"))
 	}
 	if err == nil {
-		err = w.Carries(t.a, t.b)
+		err = w.Carries(ctx, t.a, t.b)
 	}
 	if err != nil {
 		t.Stop()
@@ -63,13 +64,13 @@ func last(s string) string {
 }
 
 // start starts cygnetd and waits until it is ready.
-func start(n *Namespace, program, dir string) (*Process, error) {
+func start(ctx context.Context, n *Namespace, program, dir string) (*Process, error) {
 	p, err := n.Start(exec.Command(program, "--config", dir, "--socket", filepath.Join(dir, "control.sock")))
 	if err != nil {
 		return nil, err
 	}
 	ready := func() bool { return strings.Contains(p.Output(), "cygnetd ready") }
-	until(patience, func() bool { return p.Dead() || ready() })
+	until(ctx, patience, func() bool { return p.Dead() || ready() })
 	if p.Dead() || !ready() {
 		p.Stop()
 		return nil, fmt.Errorf("%s did not start:\n%s", program, last(p.Output()))

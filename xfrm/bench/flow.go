@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -65,9 +66,9 @@ func (s *Sample) Bits() float64 { return 8 * float64(s.Octets) / s.Elapsed.Secon
 // PPS is packets per second that arrived.
 func (s *Sample) PPS() float64 { return float64(s.Packets) / s.Elapsed.Seconds() }
 
-// Watch lets a flow run for warm, measures it for d, and stops it.
-func Watch(f *Flow, warm, d time.Duration, pids ...int) (Sample, error) {
-	s, err := f.watch(warm, d, pids)
+// Watch lets a flow run for warm, measures it for d, and stops it; earlier, with an error, when ctx is done.
+func Watch(ctx context.Context, f *Flow, warm, d time.Duration, pids ...int) (Sample, error) {
+	s, err := f.watch(ctx, warm, d, pids)
 	err = errors.Join(err, f.Stop())
 	if sent := f.sent.Load(); sent > 0 {
 		s.Lost = max(0, 1-float64(f.packets.Load())/float64(sent))
@@ -75,14 +76,18 @@ func Watch(f *Flow, warm, d time.Duration, pids ...int) (Sample, error) {
 	return s, err
 }
 
-func (f *Flow) watch(warm, d time.Duration, pids []int) (Sample, error) {
-	time.Sleep(warm)
+func (f *Flow) watch(ctx context.Context, warm, d time.Duration, pids []int) (Sample, error) {
+	if err := pause(ctx, warm); err != nil {
+		return Sample{}, err
+	}
 	before, err := f.now(pids)
 	if err != nil {
 		return Sample{}, err
 	}
 	begun := time.Now()
-	time.Sleep(d)
+	if err := pause(ctx, d); err != nil {
+		return Sample{}, err
+	}
 	s, err := f.now(pids)
 	s.Elapsed = time.Since(begun)
 	s.Octets -= before.Octets
@@ -91,6 +96,16 @@ func (f *Flow) watch(warm, d time.Duration, pids []int) (Sample, error) {
 	s.CPU -= before.CPU
 	s.Machine -= before.Machine
 	return s, err
+}
+
+// pause returns after d, or with ctx's error when that is done.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 func (f *Flow) now(pids []int) (Sample, error) {

@@ -4,6 +4,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -77,14 +78,14 @@ type Speaker interface {
 }
 
 // Carries waits until client A hears from client B, through a tunnel of some processes. When it does not, what these said last is in the error.
-func (w *Network) Carries(by ...Speaker) error {
+func (w *Network) Carries(ctx context.Context, by ...Speaker) error {
 	var err error
-	until(patience, func() bool {
+	until(ctx, patience, func() bool {
 		_, err = Echo(w.ClientA, ClientB, 64, 1, 0)
 		return err == nil || slices.ContainsFunc(by, Speaker.Dead)
 	})
-	if err == nil {
-		return nil
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
 	}
 	err = fmt.Errorf("client A does not hear from client B: %w", err)
 	for _, s := range by {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -96,16 +97,16 @@ func (p *Process) Stop() {
 	}
 }
 
-// until polls f until it is true or d has passed.
-func until(d time.Duration, f func() bool) bool {
-	for end := time.Now().Add(d); ; time.Sleep(20 * time.Millisecond) {
-		if f() {
-			return true
-		}
-		if time.Now().After(end) {
+// until polls f until it is true, or d has passed, or ctx is done.
+func until(ctx context.Context, d time.Duration, f func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for !f() {
+		if pause(ctx, 20*time.Millisecond) != nil {
 			return false
 		}
 	}
+	return true
 }
 
 // tick is the unit of times in /proc, 1/100 s on every Linux.

@@ -44,9 +44,9 @@ const outerRoom = 100
 // test is one line for each tunnel.
 type test struct {
 	name, unit string
-	run        func(*subject) (Result, error)
+	run        func(context.Context, *subject) (Result, error)
 	// generator is what the generator does by itself; nil where it is never the limit.
-	generator func(*subject) (Result, error)
+	generator func(context.Context, *subject) (Result, error)
 }
 
 // subject is what is measured: a network with a tunnel, or with none.
@@ -67,18 +67,18 @@ const (
 // tests in the order of the table.
 func tests(mtu int) []test {
 	list := []test{
-		{"TCP, windows of 64 KiB", "Gbit/s", func(s *subject) (Result, error) { return s.tcp(smallWindow) }, nil},
-		{"TCP, large windows", "Gbit/s", func(s *subject) (Result, error) { return s.tcp(0) }, nil},
-		{"UDP, full size, as fast as it can be sent", "Gbit/s", (*subject).flood, (*subject).flood},
-		{"UDP, full size, under 0.5 % loss", "Gbit/s", (*subject).lossless, (*subject).flood},
+		{"TCP, windows of 64 KiB", "Gbit/s", func(ctx context.Context, s *subject) (Result, error) { return s.tcp(ctx, smallWindow) }, nil},
+		{"TCP, large windows", "Gbit/s", func(ctx context.Context, s *subject) (Result, error) { return s.tcp(ctx, 0) }, nil},
+		{"UDP, full size, as fast as it can be sent", "Gbit/s", flood, flood},
+		{"UDP, full size, under 0.5 % loss", "Gbit/s", lossless, flood},
 	}
 	for _, size := range []int{64, 128} {
-		run := func(s *subject) (Result, error) { return s.packets(size) }
+		run := func(ctx context.Context, s *subject) (Result, error) { return s.packets(ctx, size) }
 		list = append(list, test{fmt.Sprintf("UDP, %d octets", size), "packets/s", run, run})
 	}
 	for _, size := range []int{50, 100, 500, 1000, 1400} {
 		if size <= mtu {
-			list = append(list, test{fmt.Sprintf("ping, %d octets", size), "", func(s *subject) (Result, error) { return s.ping(size) }, nil})
+			list = append(list, test{fmt.Sprintf("ping, %d octets", size), "", func(ctx context.Context, s *subject) (Result, error) { return s.ping(size) }, nil})
 		}
 	}
 	return list
@@ -143,7 +143,7 @@ func (r *Request) tunnel(ctx context.Context, plain *subject, dataplane, esp str
 		return err
 	}
 	defer w.Close()
-	t, err := StartCygnet(w, TunnelOptions{Cygnetd: r.Cygnetd, Dataplane: dataplane, ESP: esp, MTU: plain.mtu})
+	t, err := StartCygnet(ctx, w, TunnelOptions{Cygnetd: r.Cygnetd, Dataplane: dataplane, ESP: esp, MTU: plain.mtu})
 	if err != nil {
 		return err
 	}
@@ -158,13 +158,13 @@ func (s *subject) all(ctx context.Context, head Result, each func(Result)) error
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		res, err := t.run(s)
+		res, err := t.run(ctx, s)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 		res.Dataplane, res.Suite, res.MTU, res.Test, res.Unit = head.Dataplane, head.Suite, head.MTU, t.name, cmp.Or(res.Unit, t.unit)
 		if t.generator != nil && s.plain != nil { // right after, as the machine may have become busier since the last time
-			alone, err := t.generator(s.plain)
+			alone, err := t.generator(ctx, s.plain)
 			if err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)
 			}
@@ -186,12 +186,12 @@ func (s *subject) result(a Sample, value float64) Result {
 	return r
 }
 
-func (s *subject) tcp(window int) (Result, error) {
+func (s *subject) tcp(ctx context.Context, window int) (Result, error) {
 	f, err := StartTCP(s.network.ClientA, s.network.ClientB, ClientB, 1, window)
 	if err != nil {
 		return Result{}, err
 	}
-	a, err := Watch(f, warmUp, s.each, s.pids...)
+	a, err := Watch(ctx, f, warmUp, s.each, s.pids...)
 	if err != nil {
 		return Result{}, err
 	}
@@ -199,12 +199,12 @@ func (s *subject) tcp(window int) (Result, error) {
 }
 
 // udp sends datagrams that make IP packets of size octets.
-func (s *subject) udp(size int, pps float64, warm, d time.Duration) (Sample, error) {
+func (s *subject) udp(ctx context.Context, size int, pps float64, warm, d time.Duration) (Sample, error) {
 	f, err := StartUDP(s.network.ClientA, s.network.ClientB, ClientB, size-udpHeaders, pps)
 	if err != nil {
 		return Sample{}, err
 	}
-	return Watch(f, warm, d, s.pids...)
+	return Watch(ctx, f, warm, d, s.pids...)
 }
 
 // lossy is the result of a sample of UDP, with its loss.
@@ -214,16 +214,16 @@ func (s *subject) lossy(a Sample, value float64) Result {
 	return r
 }
 
-func (s *subject) flood() (Result, error) {
-	a, err := s.udp(s.mtu, 0, warmUp, s.each)
+func flood(ctx context.Context, s *subject) (Result, error) {
+	a, err := s.udp(ctx, s.mtu, 0, warmUp, s.each)
 	if err != nil {
 		return Result{}, err
 	}
 	return s.lossy(a, a.Bits()/1e9), nil
 }
 
-func (s *subject) packets(size int) (Result, error) {
-	a, err := s.udp(size, 0, warmUp, s.each)
+func (s *subject) packets(ctx context.Context, size int) (Result, error) {
+	a, err := s.udp(ctx, size, 0, warmUp, s.each)
 	if err != nil {
 		return Result{}, err
 	}
@@ -234,9 +234,9 @@ func (s *subject) packets(size int) (Result, error) {
 const searchSteps = 6
 
 // lossless finds the highest rate of full-size packets of which less than lossLimit is lost, between nothing and what can be sent.
-func (s *subject) lossless() (Result, error) {
+func lossless(ctx context.Context, s *subject) (Result, error) {
 	trial := max(s.each/2, 100*time.Millisecond)
-	a, err := s.udp(s.mtu, 0, 0, trial)
+	a, err := s.udp(ctx, s.mtu, 0, 0, trial)
 	if err != nil {
 		return Result{}, err
 	}
@@ -247,7 +247,7 @@ func (s *subject) lossless() (Result, error) {
 	low, high := 0.0, float64(a.Sent)/a.Elapsed.Seconds()
 	for range searchSteps {
 		rate := (low + high) / 2
-		a, err := s.udp(s.mtu, rate, 0, trial)
+		a, err := s.udp(ctx, s.mtu, rate, 0, trial)
 		if err != nil {
 			return Result{}, err
 		}
