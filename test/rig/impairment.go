@@ -17,6 +17,7 @@ type Impairment struct {
 	Straggle  float64       // held until so many have passed that they lie outside a replay window of Window packets
 	Depth     int           // at least 1
 	Window    int           // in packets
+	IKE       float64       // of IKE messages: lost, held and repeated are so many each, in place of the shares above
 	Delay     time.Duration // of every packet
 	Patience  time.Duration // what is held for others to pass does not wait longer
 	Uncounted float64       // lost where they should pass, and counted as passed: to see a check fail
@@ -89,20 +90,24 @@ func (l *lane) fates(c *carried) *Fates {
 func (l *lane) arrive(p Packet, octets []byte, now time.Time) {
 	c := carried{octets: octets, spi: p.SPI, seq: espSequence(p, octets), size: p.Size, due: now.Add(l.Delay)}
 	lost, held, depth, far := l.rng.Float64(), l.rng.Float64(), 1+l.rng.IntN(l.Depth), l.rng.IntN(l.Depth)
-	twice := l.rng.Float64() < l.Duplicate
+	twice := l.rng.Float64()
 	c.vanishes = l.rng.Float64() < l.Uncounted
 	f := l.fates(&c)
 	f.Came++
 	c.number = f.Came
+	o := l.Impairment
+	if c.spi == 0 {
+		o.Loss, o.Reorder, o.Duplicate, o.Straggle = o.IKE, o.IKE, o.IKE, 0
+	}
 	switch {
-	case lost < l.Loss:
+	case lost < o.Loss:
 		f.Dropped++
 		return
-	case c.spi != 0 && held < l.Straggle:
-		c.behind, c.straggler = l.Window+l.Depth+far, true
-	case held < l.Straggle+l.Reorder:
+	case held < o.Straggle:
+		c.behind, c.straggler = o.Window+o.Depth+far, true
+	case held < o.Straggle+o.Reorder:
 		c.behind = depth
-	case twice:
+	case twice < o.Duplicate:
 		c.copyAfter = depth
 	}
 	l.due = append(l.due, c)
@@ -217,6 +222,6 @@ func (l *lane) next() (at time.Time, ok bool) {
 }
 
 func (o Impairment) String() string {
-	return fmt.Sprintf("of the packets of each direction %.2g %% are lost, %.2g %% overtaken by up to %d others, %.2g %% by more than %d, %.2g %% come twice; all take %v",
-		100*o.Loss, 100*o.Reorder, o.Depth, 100*o.Straggle, o.Window, 100*o.Duplicate, o.Delay)
+	return fmt.Sprintf("of the packets of each direction %.2g %% are lost, %.2g %% overtaken by up to %d others, %.2g %% by more than %d, %.2g %% come twice, of IKE messages %.2g %% each; all take %v",
+		100*o.Loss, 100*o.Reorder, o.Depth, 100*o.Straggle, o.Window, 100*o.Duplicate, 100*o.IKE, o.Delay)
 }

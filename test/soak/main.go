@@ -28,6 +28,7 @@ type options struct {
 	bin     string
 	seconds int
 	seed    uint64
+	ike     float64
 	plant   string
 }
 
@@ -36,6 +37,7 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin", "folder of cygnetd and ikectl")
 	flag.IntVar(&o.seconds, "seconds", 3600, "how long each row lasts")
 	flag.Uint64Var(&o.seed, "seed", 1, "decides which packets are lost, delayed, repeated and reordered")
+	flag.Float64Var(&o.ike, "ike", 0.05, "share of IKE messages that are lost, held, and repeated; with more than 0.1 a request may now and then have no answer to its last try")
 	flag.StringVar(&o.plant, "plant", "", "what to make wrong: "+strings.Join(plantNames(), ", "))
 	only := flag.String("row", "", "only the row of this name: own, swan")
 	flag.Parse()

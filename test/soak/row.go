@@ -21,9 +21,12 @@ const (
 // window is that of cygnet's replay protection, its default.
 const window = 128
 
+// merge is how long the gateways' cards wait for more to merge, in nanoseconds.
+const merge = 200_000
+
 // badWAN is what the packets of both rows meet.
 func badWAN(o options) rig.Impairment {
-	return rig.Impairment{Seed: o.seed, Loss: 0.01, Reorder: 0.02, Duplicate: 0.005, Straggle: 0.0005, Depth: 24, Window: window,
+	return rig.Impairment{Seed: o.seed, Loss: 0.01, Reorder: 0.02, Duplicate: 0.005, Straggle: 0.0005, Depth: 24, Window: window, IKE: o.ike,
 		Delay: 10 * time.Millisecond, Patience: 200 * time.Millisecond}
 }
 
@@ -74,6 +77,11 @@ func (r *row) run(ctx context.Context, o options, dir string) (err error) {
 		return err
 	}
 	defer r.topo.Remove()
+	for _, ns := range []rig.NS{r.topo.A.Gateway, r.topo.B.Gateway} {
+		if err = ns.GRO("wan", merge); err != nil {
+			return err
+		}
+	}
 	if r.wan, err = r.topo.Impair(r.planted(badWAN(o))); err != nil {
 		return err
 	}
