@@ -78,6 +78,14 @@ func (s *sample) status(c *rig.CygnetEnd) error {
 	return nil
 }
 
+// standing is what it shows, without IKE SAs that are closing: the answer to a Delete may be lost, and strongSwan does not give it again.
+func (g *gateway) standing() (rig.Shown, error) {
+	if g.own != nil {
+		return g.own.Standing()
+	}
+	return g.end.Shown()
+}
+
 func (g *gateway) last() sample {
 	g.mu.Lock()
 	defer g.mu.Unlock()

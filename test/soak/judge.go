@@ -152,7 +152,7 @@ func (r *row) judgeGateway(g *gateway) {
 
 // atRest are the troubles that stay when keys that are just being renewed have had the time for it, also on this WAN.
 func atRest(own *rig.CygnetEnd, late uint64) (list []string) {
-	rig.Until(40*time.Second, func() bool {
+	rig.Until(time.Minute, func() bool {
 		var st control.Status
 		if err := own.Status(&st); err != nil {
 			list = []string{err.Error()}
@@ -175,11 +175,12 @@ func troubles(st control.Status, late uint64) (list []string) {
 	if c.State != "up" || len(c.Missing) > 0 || len(c.NotUp) > 0 || c.LastErr != "" || len(c.Refused) > 0 || len(c.RefusedChild) > 0 {
 		say("state %s, missing %v, not up %v, last error %q, refused %v %v", c.State, c.Missing, c.NotUp, c.LastErr, c.Refused, c.RefusedChild)
 	}
-	if len(c.IKE) != 1 || len(c.IKE[0].Children) != 1 {
+	standing := slices.DeleteFunc(slices.Clone(c.IKE), func(sa control.IKESA) bool { return sa.Phase == "closing" && len(sa.Children) == 0 })
+	if len(standing) != 1 || len(standing[0].Children) != 1 {
 		say("not one IKE SA with one child: %+v", c.IKE)
 		return list
 	}
-	sa := c.IKE[0]
+	sa := standing[0]
 	child := sa.Children[0]
 	if sa.Phase != "established" || child.State != "up" || child.LastErr != "" || sa.Sent > 1 {
 		say("IKE SA %s, child %s, last error %q, a request sent %d times", sa.Phase, child.State, child.LastErr, sa.Sent)

@@ -276,9 +276,9 @@ func (r *row) settle() {
 
 // agree waits until both ends show one IKE SA and one pair of SAs, the same ones.
 func (r *row) agree() (err error) {
-	rig.Until(40*time.Second, func() bool { // a rekey, its messages sent again, and strongSwan's five seconds with the old child
-		x, errA := r.a.end.Shown()
-		y, errB := r.b.end.Shown()
+	rig.Until(time.Minute, func() bool { // a rekey, its messages sent again, and strongSwan's five seconds with the old child
+		x, errA := r.a.standing()
+		y, errB := r.b.standing()
 		if err = errors.Join(errA, errB); err == nil {
 			err = rig.Same(x, y)
 		}
