@@ -284,6 +284,9 @@ func secondsTo(t, at ike.Time) int64 {
 
 func spiText(spi wire.SPI) string { return fmt.Sprintf("%016x", uint64(spi)) }
 
+// counting is a data plane that counts what it dropped, as the kernel does in /proc/net/xfrm_stat.
+type counting interface{ Counters() map[string]uint64 }
+
 // counts are the counters of all parts under their names.
 func (d *Daemon) counts(machines []ike.Status) map[string]uint64 {
 	m := map[string]uint64{"ike-sas": uint64(len(machines)), "goroutines": uint64(runtime.NumGoroutine())}
@@ -306,6 +309,11 @@ func (d *Daemon) counts(machines []ike.Status) map[string]uint64 {
 	add("malformed", d.counters.malformed.Load())
 	add("send-errors", d.counters.sendErrors.Load())
 	add("strange-acquires", d.counters.strangeAcquires.Load())
+	if plane, ok := d.plane.driver.(counting); ok {
+		for name, n := range plane.Counters() {
+			add(name, n)
+		}
+	}
 	shards := make(chan map[string]uint64, len(d.loops))
 	if d.inShards(func(s *shard.Shard) { shards <- s.Counters() }) == nil {
 		for range d.loops {

@@ -226,3 +226,20 @@ func TestUpAsksQuietPeer(t *testing.T) {
 		t.Errorf("last in %d s ago, but no packet came", got)
 	}
 }
+
+// countingPlane is a data plane that counts what it dropped.
+type countingPlane struct{ *xfrmfake.Driver }
+
+func (countingPlane) Counters() map[string]uint64 {
+	return map[string]uint64{"dropped-in-replayed": 2, "dropped-in-padding": 0}
+}
+
+// TestCountersOfThePlane: what a data plane counts is in the status, and nothing that is zero.
+func TestCountersOfThePlane(t *testing.T) {
+	d := &Daemon{pool: &pool{}}
+	d.plane = newPlane(d, countingPlane{xfrmfake.New()})
+	m := d.counts(nil)
+	if _, zero := m["dropped-in-padding"]; m["dropped-in-replayed"] != 2 || zero || m["goroutines"] == 0 {
+		t.Errorf("%v", m)
+	}
+}

@@ -63,6 +63,7 @@ func (g *gateway) measure() error {
 	return nil
 }
 
+// status adds what ikectl shows.
 func (s *sample) status(c *rig.CygnetEnd) error {
 	var st control.Status
 	if err := c.Status(&st); err != nil {

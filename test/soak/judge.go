@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -148,6 +149,35 @@ func (r *row) judgeGateway(g *gateway) {
 	for _, text := range atRest(g.own, uint64(late.Sum().Late)) {
 		r.find("ikectl status of %s: %s", g.name, text)
 	}
+	r.judgeDrops(g, late.Sum())
+}
+
+// judgeDrops: a gateway has dropped what the WAN has sent twice or too late, for that reason, and nothing else.
+func (r *row) judgeDrops(g *gateway, came rig.Fates) {
+	var st control.Status
+	if err := g.own.Status(&st); err != nil {
+		r.find("%s: %v", g.name, err)
+		return
+	}
+	var drops []string
+	replayed := 0
+	for _, name := range slices.Sorted(maps.Keys(st.Counters)) {
+		n := st.Counters[name]
+		switch {
+		case !strings.HasPrefix(name, "dropped-"):
+			continue
+		case name == "dropped-in-replayed", name == "dropped-in-integrity": // the latter are late: see troubles
+			replayed += int(n)
+		case name == "dropped-out-no-policy": // what the kernel itself sends on a device that it has found: neighbour discovery
+		default:
+			r.find("%s has dropped what it should not: %s %d", g.name, name, n)
+		}
+		drops = append(drops, fmt.Sprintf("%s %d", name, n))
+	}
+	if want := came.Duplicates + came.Late; replayed != want {
+		r.find("%s has dropped %d as replayed or not authentic; %d came twice and %d late", g.name, replayed, came.Duplicates, came.Late)
+	}
+	r.note("%s counts %s", g.name, strings.Join(drops, ", "))
 }
 
 // atRest are the troubles that stay when keys that are just being renewed have had the time for it, also on this WAN.

@@ -103,6 +103,9 @@ func TestTrap_4301_3_NothingInClear(t *testing.T) {
 	if d := b.Drops(); d.NoSA != 3 || d.Blocked != 1 {
 		t.Errorf("%+v", d)
 	}
+	if c := b.Counters(); c["dropped-out-no-sa"] != 3 || c["dropped-out-blocked"] != 1 || c["dropped-out-no-policy"] != 4 {
+		t.Errorf("%v", c)
+	}
 	b.quiet(t) // one Acquire for all
 	if len(b.sent) != 0 {
 		t.Error("something was sent")

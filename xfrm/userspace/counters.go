@@ -1,0 +1,20 @@
+package userspace
+
+import (
+	"strings"
+
+	"cygnet/xfrm/esp"
+)
+
+// Counters are the Drops under the names of the daemon's status: "dropped-out-" before the peer could have had them, "dropped-in-" of what came from it.
+func (d *Driver) Counters() map[string]uint64 {
+	c := d.Drops()
+	m := map[string]uint64{
+		"dropped-out-no-policy": c.NoPolicy, "dropped-out-blocked": c.Blocked, "dropped-out-no-sa": c.NoSA, "dropped-out-sealing": c.Sealing, "dropped-out-sending": c.Sending,
+		"dropped-in-unknown-spi": c.UnknownSPI, "dropped-in-expired": c.Expired, "dropped-in-selectors": c.Selectors, "dropped-in-writing": c.Writing,
+	}
+	for r := esp.Accepted + 1; r < esp.Reasons; r++ {
+		m["dropped-in-"+strings.ReplaceAll(r.String(), " ", "-")] = c.Opening[r]
+	}
+	return m
+}
