@@ -299,8 +299,8 @@ type Batch struct {
 	Update  []Op // UpdateSA and MoveSA
 }
 
-// Burst is a batch of ESP packets of one UDP or raw ESP path. Packets start at the SPI. Neither the receiver of a Burst nor the one that sends it
-// may keep the slices after it returns.
+// Burst is a batch of ESP packets of one UDP or raw ESP path. Packets start at the SPI. The one that sends a Burst may
+// not keep the slices after it returns. A receiver may change the octets, and keep them until the next burst of its loop without More returns.
 type Burst struct {
 	Local, Remote netip.AddrPort // port 0: plain ESP (IP protocol 50)
 	Packets       [][]byte

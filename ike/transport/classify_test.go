@@ -73,8 +73,8 @@ func FuzzAfterIPv4Header(f *testing.F) {
 	})
 }
 
-// The parser of packet information reads what the kernel wrote; it must survive anything all the same.
-func FuzzDestination(f *testing.F) {
+// The parser of control messages reads what the kernel wrote; it must survive anything all the same.
+func FuzzParseControl(f *testing.F) {
 	f.Add(make([]byte, 32))
-	f.Fuzz(func(t *testing.T, b []byte) { destination(b, "") })
+	f.Fuzz(func(t *testing.T, b []byte) { parseControl(b, "") })
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 
 	"cygnet/xfrm"
@@ -33,34 +32,17 @@ func (t *Transport) openRaw(f family) (*rawSocket, error) {
 // family6Raw: a raw IPv6 socket is IPv6 only by nature and refuses the option.
 func family6Raw(f family) family { f.v6only = 0; return f }
 
-// receiveRaw is the receive loop of one raw socket.
-func (t *Transport) receiveRaw(s *rawSocket) {
-	buf, oob := make([]byte, maxDatagram), make([]byte, oobSize)
-	burst, deliver := xfrm.Burst{Packets: make([][]byte, 1)}, t.receiver()
-	for {
-		n, oobn, _, from, err := s.conn.ReadMsgIP(buf, oob)
-		if err != nil {
-			if t.ended(err) {
-				return
-			}
-			continue
-		}
-		body, ok := buf[:n], true
-		if s.domain == ipv4.domain {
-			body, ok = afterIPv4Header(buf[:n])
-		}
-		remote, _ := netip.AddrFromSlice(from.IP)
-		local, known := destination(oob[:oobn], from.Zone)
-		// SPI 0 is for local use and never on the wire (RFC 4303 section 2.1).
-		if !ok || !known || len(body) < espHeaderLen || binary.BigEndian.Uint32(body) == 0 {
-			t.dropped.short.Add(1)
-			continue
-		}
-		burst.Local = netip.AddrPortFrom(local, 0)
-		burst.Remote = netip.AddrPortFrom(remote.Unmap().WithZone(from.Zone), 0)
-		burst.Packets[0] = body
-		deliver(&burst)
+// classify takes ESP out of what a raw socket delivers: of IPv4, with its header. SPI 0 is for local use and never on the wire (RFC 4303
+// section 2.1).
+func (s *rawSocket) classify(b []byte) (kind, []byte) {
+	ok := true
+	if s.domain == ipv4.domain {
+		b, ok = afterIPv4Header(b)
 	}
+	if !ok || len(b) < espHeaderLen || binary.BigEndian.Uint32(b) == 0 {
+		return kindNone, nil
+	}
+	return kindESP, b
 }
 
 // afterIPv4Header strips the header that raw IPv4 sockets deliver.

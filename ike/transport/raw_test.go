@@ -67,15 +67,15 @@ func TestPacketInformation(t *testing.T) {
 		}
 		var oob [oobSize]byte
 		b := source(&oob, want)
-		if got, ok := destination(b, zone); !ok || got != want.WithZone(zone) {
-			t.Errorf("%v: read %v, %v", want, got, ok)
+		if got := parseControl(b, zone).local; got != want.WithZone(zone) {
+			t.Errorf("%v: read %v", want, got)
 		}
 	}
 	var oob [oobSize]byte
 	if source(&oob, netip.IPv4Unspecified()) != nil || source(&oob, netip.Addr{}) != nil {
 		t.Error("packet information without an address")
 	}
-	if _, ok := destination(nil, ""); ok {
+	if a := parseControl(nil, ""); a.local.IsValid() {
 		t.Error("an address out of nothing")
 	}
 }

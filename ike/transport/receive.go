@@ -2,53 +2,133 @@ package transport
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"cygnet/ike"
 	"cygnet/xfrm"
 )
 
-const (
-	maxDatagram = 1 << 16
-	oobSize     = 128              // room for one packet information message, with much to spare
-	readPause   = time.Millisecond // after a failed read (no memory): do not spin
-)
+// readPause after a failed read (no memory): do not spin.
+const readPause = time.Millisecond
 
-// receiveUDP is the receive loop of one socket.
-func (t *Transport) receiveUDP(s *udpSocket) {
-	buf, oob := make([]byte, maxDatagram), make([]byte, oobSize)
-	burst, deliver := xfrm.Burst{Packets: make([][]byte, 1)}, t.receiver()
-	for {
-		n, oobn, _, from, err := s.conn.ReadMsgUDPAddrPort(buf, oob)
-		if err != nil {
-			if t.ended(err) {
-				return
-			}
-			continue
-		}
-		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-		k, body := classify(s.natt, buf[:n])
-		switch k {
-		case kindNone:
-			t.dropped.short.Add(1)
-		case kindIKE:
-			local, _ := destination(oob[:oobn], from.Addr().Zone())
-			path := ike.Path{Local: netip.AddrPortFrom(local, s.port), Remote: from}
-			t.config.IKE(ike.Packet{Path: path, Data: bytes.Clone(body)})
-		case kindESP:
-			local, _ := destination(oob[:oobn], from.Addr().Zone())
-			burst.Local, burst.Remote = netip.AddrPortFrom(local, s.port), from
-			burst.Packets[0] = body
-			deliver(&burst)
-		}
+// loop receives what comes by one socket. Of what one read brings, IKE messages are handed on first: ESP is work.
+type loop struct {
+	t        *Transport
+	batch    *batch
+	classify func([]byte) (kind, []byte)
+	port     uint16 // 0: a raw socket
+	deliver  func(*xfrm.Burst)
+	zones    zones
+
+	packets [][]byte     // ESP of one read
+	bursts  []xfrm.Burst // which of them are whose
+	held    bool         // the receiver of bursts was told that more follows
+	end     xfrm.Burst   // without packets: that none does
+}
+
+func (t *Transport) newLoop(conn syscall.RawConn, buffers int, port uint16, classify func([]byte) (kind, []byte)) *loop {
+	return &loop{t: t, batch: newBatch(conn, buffers), classify: classify, port: port, deliver: t.receiver()}
+}
+
+// run ends when the socket is closed.
+func (l *loop) run() {
+	for l.step() {
 	}
 }
+
+// step is one read. It is false when the socket is closed.
+func (l *loop) step() bool {
+	first, n, err := l.batch.read(!l.held)
+	if err != nil {
+		l.release()
+		return !l.t.ended(err)
+	}
+	l.sort(first, n)
+	last := n == 0 || l.batch.full()
+	l.hand(!last)
+	if last || !l.held {
+		l.release()
+	}
+	return true
+}
+
+// sort hands on the IKE messages among the datagrams from first on and collects the ESP packets.
+func (l *loop) sort(first, n int) {
+	l.packets, l.bursts = l.packets[:0], l.bursts[:0]
+	for i := first; i < first+n; i++ {
+		remote := l.batch.from(i, &l.zones)
+		if l.port == 0 {
+			remote = netip.AddrPortFrom(remote.Addr(), 0)
+		}
+		a := parseControl(l.batch.control(i), remote.Addr().Zone())
+		path := ike.Path{Local: netip.AddrPortFrom(a.local, l.port), Remote: remote}
+		before := len(l.packets)
+		// Each datagram of a merged one may be anything: an IKE message or a keepalive may come last (it is shorter).
+		for data := l.batch.data(i); ; {
+			one := data
+			if a.segment > 0 && a.segment < len(data) {
+				one = data[:a.segment:a.segment]
+			}
+			l.one(path, one)
+			if data = data[len(one):]; len(data) == 0 {
+				break
+			}
+		}
+		l.book(path, a.tos, before)
+	}
+}
+
+// one datagram.
+func (l *loop) one(path ike.Path, data []byte) {
+	switch k, body := l.classify(data); {
+	case k == kindNone, k == kindESP && !path.Local.Addr().IsValid():
+		l.t.dropped.short.Add(1)
+	case k == kindIKE:
+		l.t.config.IKE(ike.Packet{Path: path, Data: bytes.Clone(body)})
+	case k == kindESP:
+		l.packets = append(l.packets, body)
+	}
+}
+
+// book puts the packets from number first on into the last burst, if they came the same way, else into a new one.
+func (l *loop) book(path ike.Path, tos uint8, first int) {
+	if first == len(l.packets) {
+		return
+	}
+	if n := len(l.bursts); n > 0 {
+		if b := &l.bursts[n-1]; b.Local == path.Local && b.Remote == path.Remote && b.TOS == tos {
+			b.Packets = l.packets[first-len(b.Packets):]
+			return
+		}
+	}
+	l.bursts = append(l.bursts, xfrm.Burst{Local: path.Local, Remote: path.Remote, TOS: tos, Packets: l.packets[first:]})
+}
+
+// hand on the bursts; more: another read follows at once.
+func (l *loop) hand(more bool) {
+	for i := range l.bursts {
+		b := &l.bursts[i]
+		b.More = more || i+1 < len(l.bursts)
+		l.held = b.More
+		l.deliver(b)
+	}
+}
+
+// release the buffers; the receiver of bursts waits no longer for what shares them.
+func (l *loop) release() {
+	if l.held {
+		l.held = false
+		l.deliver(&l.end)
+	}
+	l.batch.release()
+}
+
+// classify datagrams of a UDP socket.
+func (s *udpSocket) classify(b []byte) (kind, []byte) { return classify(s.natt, b) }
 
 // receiver of ESP for one loop.
 func (t *Transport) receiver() func(*xfrm.Burst) {
@@ -66,58 +146,4 @@ func (t *Transport) ended(err error) bool {
 	t.dropped.errors.Add(1)
 	time.Sleep(readPause)
 	return false
-}
-
-// destination finds the address that a packet reached in its packet information. A link-local address gets the zone of the
-// peer's, which is on the same link.
-func destination(oob []byte, zone string) (netip.Addr, bool) {
-	for len(oob) >= unix.SizeofCmsghdr {
-		h, data, rest, err := unix.ParseOneSocketControlMessage(oob)
-		if err != nil {
-			return netip.Addr{}, false
-		}
-		switch {
-		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO && len(data) >= unix.SizeofInet4Pktinfo:
-			return netip.AddrFrom4([4]byte(data[4:8])), true // ifindex, spec_dst, addr
-		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
-			a := netip.AddrFrom16([16]byte(data[:16]))
-			if a.IsLinkLocalUnicast() {
-				a = a.WithZone(zone)
-			}
-			return a, true
-		}
-		oob = rest
-	}
-	return netip.Addr{}, false
-}
-
-// source writes packet information that makes local the source address of a message into oob; without an address the kernel chooses.
-func source(oob *[oobSize]byte, local netip.Addr) []byte {
-	switch {
-	case !local.IsValid() || local.IsUnspecified():
-		return nil
-	case local.Is4():
-		data := header(oob, unix.IPPROTO_IP, unix.IP_PKTINFO, unix.SizeofInet4Pktinfo)
-		a := local.As4()
-		copy(data[4:], a[:]) // ifindex 0: routing chooses the link
-		return oob[:unix.CmsgSpace(unix.SizeofInet4Pktinfo)]
-	}
-	data := header(oob, unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, unix.SizeofInet6Pktinfo)
-	a := local.As16()
-	copy(data, a[:])
-	return oob[:unix.CmsgSpace(unix.SizeofInet6Pktinfo)]
-}
-
-// header writes a struct cmsghdr, whose length field is a machine word, and returns the room for its data.
-func header(oob *[oobSize]byte, level, kind int32, size int) []byte {
-	clear(oob[:])
-	word := unix.CmsgLen(0) - 8
-	if word == 8 {
-		binary.NativeEndian.PutUint64(oob[:], uint64(unix.CmsgLen(size)))
-	} else {
-		binary.NativeEndian.PutUint32(oob[:], uint32(unix.CmsgLen(size)))
-	}
-	binary.NativeEndian.PutUint32(oob[word:], uint32(level))
-	binary.NativeEndian.PutUint32(oob[word+4:], uint32(kind))
-	return oob[unix.CmsgLen(0):]
 }

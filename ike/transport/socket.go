@@ -19,15 +19,18 @@ type family struct {
 	pktinfo             int // ask for the address that a packet reached
 	policy              int // IPsec policy of the socket
 	discover            int // path MTU discovery
+	tos                 int // ask for the traffic class of a packet
 	domain              uint16
 	discoverOff, v6only int
 }
 
 var (
 	ipv4 = family{udp: "udp4", ip: "ip4:50", any: "0.0.0.0", level: unix.IPPROTO_IP, pktinfo: unix.IP_PKTINFO,
-		policy: unix.IP_XFRM_POLICY, discover: unix.IP_MTU_DISCOVER, discoverOff: unix.IP_PMTUDISC_DONT, domain: unix.AF_INET}
+		policy: unix.IP_XFRM_POLICY, discover: unix.IP_MTU_DISCOVER, discoverOff: unix.IP_PMTUDISC_DONT, domain: unix.AF_INET,
+		tos: unix.IP_RECVTOS}
 	ipv6 = family{udp: "udp6", ip: "ip6:50", any: "::", level: unix.IPPROTO_IPV6, pktinfo: unix.IPV6_RECVPKTINFO,
-		policy: unix.IPV6_XFRM_POLICY, discover: unix.IPV6_MTU_DISCOVER, discoverOff: unix.IPV6_PMTUDISC_DONT, domain: unix.AF_INET6, v6only: 1}
+		policy: unix.IPV6_XFRM_POLICY, discover: unix.IPV6_MTU_DISCOVER, discoverOff: unix.IPV6_PMTUDISC_DONT, domain: unix.AF_INET6, v6only: 1,
+		tos: unix.IPV6_RECVTCLASS}
 	families = [...]family{ipv4, ipv6}
 )
 
@@ -39,17 +42,36 @@ type udpSocket struct {
 	family
 	port uint16
 	natt bool
+	many bool // ESP comes by it
 }
 
 func (t *Transport) openUDP(f family, port uint16) (*udpSocket, error) {
-	natt := port == t.config.NATTPort
-	lc := net.ListenConfig{Control: controlled(func(fd int) error { return t.options(fd, f, natt) })}
-	pc, err := lc.ListenPacket(context.Background(), f.udp, net.JoinHostPort(f.any, fmt.Sprint(port)))
-	if err != nil {
-		return nil, bindError(f, port, natt, cause(err))
+	s := &udpSocket{family: f, port: port, natt: port == t.config.NATTPort}
+	s.many = s.natt && !t.config.KernelESP
+	if err := t.bind(s, func(fd int) error { return nil }); err != nil {
+		return nil, bindError(f, port, s.natt, cause(err))
 	}
-	return &udpSocket{conn: pc.(*net.UDPConn), family: f, port: port, natt: natt}, nil
+	return s, nil
 }
+
+// bind opens the socket of s; also sets what the caller wants besides.
+func (t *Transport) bind(s *udpSocket, also func(fd int) error) error {
+	lc := net.ListenConfig{Control: controlled(func(fd int) error {
+		if s.many {
+			receiveMany(fd)
+		}
+		return errors.Join(t.options(fd, s.family, s.natt), also(fd))
+	})}
+	pc, err := lc.ListenPacket(context.Background(), s.udp, net.JoinHostPort(s.any, fmt.Sprint(s.port)))
+	if err == nil {
+		s.conn = pc.(*net.UDPConn)
+	}
+	return err
+}
+
+// receiveMany lets the kernel hand out datagrams of one sender, one length and one traffic class as one (Linux 5.0). Those without UDP checksum, as
+// RFC 3948 wants them, it never merges.
+func receiveMany(fd int) { _ = unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) }
 
 // options of one socket. What only a privileged process may set is tried; what it means to fail is said in a note.
 func (t *Transport) options(fd int, f family, natt bool) error {
@@ -61,6 +83,8 @@ func (t *Transport) options(fd int, f family, natt bool) error {
 			return fmt.Errorf("IPV6_V6ONLY: %w", err)
 		}
 	}
+	// The ECN bits (RFC 6040). Where they are not told, none are set.
+	_ = unix.SetsockoptInt(fd, f.level, f.tos, 1)
 	// The last resort of a large IKE message is IP fragmentation: DF stays clear.
 	if err := unix.SetsockoptInt(fd, f.level, f.discover, f.discoverOff); err != nil {
 		return fmt.Errorf("path MTU discovery: %w", err)

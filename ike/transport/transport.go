@@ -57,13 +57,38 @@ func Open(c Config) (*Transport, error) {
 		t.Close()
 		return nil, err
 	}
-	for _, s := range t.udp {
-		t.loops.Go(func() { t.receiveUDP(s) })
-	}
-	for _, s := range t.raw {
-		t.loops.Go(func() { t.receiveRaw(s) })
+	if err := t.start(); err != nil {
+		t.Close()
+		return nil, err
 	}
 	return t, nil
+}
+
+// start the receive loops.
+func (t *Transport) start() error {
+	var loops []*loop
+	for _, s := range t.udp {
+		conn, err := s.conn.SyscallConn()
+		if err != nil {
+			return err
+		}
+		buffers := fewBuffers
+		if s.many {
+			buffers = manyBuffers
+		}
+		loops = append(loops, t.newLoop(conn, buffers, s.port, s.classify))
+	}
+	for _, s := range t.raw {
+		conn, err := s.conn.SyscallConn()
+		if err != nil {
+			return err
+		}
+		loops = append(loops, t.newLoop(conn, manyBuffers, 0, s.classify))
+	}
+	for _, l := range loops {
+		t.loops.Go(l.run)
+	}
+	return nil
 }
 
 func (t *Transport) open() error {
@@ -86,6 +111,9 @@ func (t *Transport) openFamily(f family) error {
 			return err
 		}
 		t.udp = append(t.udp, s)
+		if s.many {
+			t.openIKEQueue(s)
+		}
 	}
 	if !t.config.PlainESP {
 		return nil
