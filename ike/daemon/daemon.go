@@ -51,6 +51,7 @@ type Daemon struct {
 	running  policy.Daemon // the [daemon] table that was in force at the start
 	reload   sync.Mutex
 	disk     disk
+	clock    clock
 	quiet    time.Duration // after so long without a packet of the peer, up asks it first
 
 	caps      xfrm.Capabilities
@@ -135,7 +136,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	for _, p := range doctor.Check(d.host, snap) {
 		d.logProblem(p)
 	}
-	d.start()
+	if err := d.start(); err != nil {
+		return err
+	}
 	if watch, err := netcfg.NewWatch(); err != nil {
 		d.log.Warnf("changes of this host's network are not seen: %v", err)
 	} else {
@@ -187,13 +190,22 @@ func (d *Daemon) protect(ctx context.Context, snap *policy.Snapshot, dp *datapla
 	return nil
 }
 
-func (d *Daemon) start() {
-	d.parts.Go(d.plane.run)
-	for _, l := range d.loops {
-		d.parts.Go(l.run)
+func (d *Daemon) start() error {
+	var alarms []*alarm
+	for range len(d.loops) + 1 {
+		a, err := d.clock.newAlarm()
+		if err != nil {
+			return err
+		}
+		alarms = append(alarms, a)
 	}
-	d.parts.Go(d.directory.run)
+	d.parts.Go(d.plane.run)
+	for i, l := range d.loops {
+		d.parts.Go(func() { l.run(alarms[i]) })
+	}
+	d.parts.Go(func() { d.directory.run(alarms[len(d.loops)]) })
 	d.parts.Go(d.watchExpiry)
+	return nil
 }
 
 func (d *Daemon) ready(connections int) {

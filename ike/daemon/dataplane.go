@@ -201,7 +201,7 @@ func (p *plane) tryAll(ops []xfrm.Op) {
 func (u usageOf) serve(p *plane) {
 	ctx, cancel := context.WithTimeout(context.Background(), applyTime)
 	defer cancel()
-	t := now()
+	t := p.d.clock.now()
 	last, seen := p.usage[u.spi], make(map[xfrm.SAID]uint64, len(u.ask.In)+len(u.ask.Out))
 	done := ike.UsageDone{Token: u.ask.Token}
 	more := func(id xfrm.SAID) (packets uint64, at ike.Time) {

@@ -17,9 +17,8 @@ type directoryLoop struct {
 	closing bool // nothing is opened any more
 }
 
-func (l *directoryLoop) run() {
-	alarm := newAlarm()
-	defer alarm.timer.Stop()
+func (l *directoryLoop) run(alarm *alarm) {
+	defer alarm.close()
 	var mail []any
 	for {
 		select {
@@ -35,7 +34,7 @@ func (l *directoryLoop) run() {
 					m(l.dir)
 				}
 			}
-		case <-alarm.timer.C:
+		case <-alarm.C:
 			alarm.rang()
 			l.turn(directory.Wake{})
 		}
@@ -44,7 +43,7 @@ func (l *directoryLoop) run() {
 }
 
 func (l *directoryLoop) turn(ev directory.Event) {
-	l.dir.Step(now(), ev, &l.actions)
+	l.dir.Step(l.d.clock.now(), ev, &l.actions)
 	for i, a := range l.actions {
 		l.do(a)
 		l.actions[i] = nil

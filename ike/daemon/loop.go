@@ -53,9 +53,8 @@ func (l *loop) receive(h wire.Header, p ike.Packet) {
 func (l *loop) tell(spi wire.SPI, ev ike.Event) { l.box.put(shard.ForSA{SPI: spi, Event: ev}) }
 
 // run handles events until the daemon's loops are told to end.
-func (l *loop) run() {
-	alarm := newAlarm()
-	defer alarm.timer.Stop()
+func (l *loop) run(alarm *alarm) {
+	defer alarm.close()
 	var mail []any
 	for {
 		select {
@@ -63,7 +62,7 @@ func (l *loop) run() {
 			return
 		case <-l.box.signal:
 			mail = l.box.take(mail)
-			t := now()
+			t := l.d.clock.now()
 			for _, m := range mail {
 				l.handle(t, m)
 			}
@@ -71,9 +70,9 @@ func (l *loop) run() {
 			l.turnPackets(p, l.packets)
 		case p := <-l.firsts:
 			l.turnPackets(p, l.firsts)
-		case <-alarm.timer.C:
+		case <-alarm.C:
 			alarm.rang()
-			l.turn(now(), shard.Wake{})
+			l.turn(l.d.clock.now(), shard.Wake{})
 		}
 		alarm.arm(l.shard.Deadline())
 	}
@@ -90,7 +89,7 @@ func (l *loop) handle(t ike.Time, m any) {
 
 // turnPackets handles a packet and what waits behind it.
 func (l *loop) turnPackets(p ike.Packet, queue <-chan ike.Packet) {
-	t := now()
+	t := l.d.clock.now()
 	l.turn(t, shard.Packet{Packet: p})
 	for range packetBurst - 1 {
 		select {

@@ -17,7 +17,7 @@ const quietAfter = 10 * time.Second
 func (u *raise) probe(ctx context.Context, v view) bool {
 	d := u.b.d
 	asked := false
-	t := now()
+	t := d.clock.now()
 	for _, m := range v.machines {
 		if m.Phase != "established" || !slices.ContainsFunc(m.Children, func(c ike.ChildStatus) bool { return slices.Contains(u.waiting, c.Name) }) {
 			continue
@@ -39,7 +39,7 @@ func (u *raise) probe(ctx context.Context, v view) bool {
 
 // heard is when something last came from the peer, IKE or ESP.
 func (d *Daemon) heard(ctx context.Context, m ike.Status) ike.Time {
-	t, last := now(), m.LastHeard
+	t, last := d.clock.now(), m.LastHeard
 	for _, c := range m.Children {
 		if use, err := d.plane.driver.Usage(ctx, c.In); err == nil {
 			last = max(last, sinceEpoch(use.LastUse, t))

@@ -118,7 +118,7 @@ func inTime(at ike.Time) string {
 	if at == 0 {
 		return ""
 	}
-	return "in " + max(at.Sub(now()), 0).Round(time.Second).String()
+	return "in " + max(at.Sub(bootTime()), 0).Round(time.Second).String()
 }
 
 // Status merges what the shards, the directory and the data plane know.
@@ -182,14 +182,14 @@ func ageOf(n directory.Note) int64 {
 	if n.At == 0 {
 		return 0
 	}
-	return max(seconds(now(), n.At), 1)
+	return max(seconds(bootTime(), n.At), 1)
 }
 
 func refusals(n directory.Note) []control.RefusedCaller {
 	if n.At == 0 {
 		return nil
 	}
-	return []control.RefusedCaller{{Seconds: seconds(now(), n.At), Text: n.Text}}
+	return []control.RefusedCaller{{Seconds: seconds(bootTime(), n.At), Text: n.Text}}
 }
 
 // tellChildren puts the errors of children where the children stand: with those that are up, or among those that are not.
@@ -234,7 +234,7 @@ func peerText(e policy.End) string {
 }
 
 func ikeStatus(m ike.Status, usage map[xfrm.SAID]xfrm.Usage) control.IKESA {
-	t := now()
+	t := bootTime()
 	sa := control.IKESA{
 		SPIi: spiText(m.SPIi), SPIr: spiText(m.SPIr), Phase: m.Phase, Initiator: m.Initiated,
 		Local: m.Path.Local.String(), Remote: m.Path.Remote.String(), LocalID: m.LocalID, RemoteID: m.RemoteID, Proof: m.Proof,
