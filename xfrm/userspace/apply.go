@@ -46,10 +46,10 @@ func (d *Driver) applyOne(ctx context.Context, op xfrm.Op) error {
 	case xfrm.PutPolicy:
 		return d.putPolicy(ctx, o.Policy)
 	case xfrm.RemovePolicy:
-		if d.contents.removePolicy(o.Slot) == nil {
-			return nil
+		if p := d.contents.removePolicy(o.Slot); p != nil {
+			return d.steer(ctx, &p.Policy, nil)
 		}
-		return d.host.apply(ctx, d.policyList())
+		return nil
 	}
 	return fmt.Errorf("unknown operation %T", op)
 }
@@ -120,7 +120,11 @@ func (d *Driver) putPolicy(ctx context.Context, p xfrm.Policy) error {
 		return errors.New("transport mode needs a kernel with ESP: use mode = \"tunnel\"")
 	}
 	before := d.contents.putPolicy(&policy{Policy: p})
-	err := d.host.apply(ctx, d.policyList())
+	var was *xfrm.Policy
+	if before != nil {
+		was = &before.Policy
+	}
+	err := d.steer(ctx, was, &p)
 	if err == nil {
 		return nil
 	}
@@ -129,6 +133,14 @@ func (d *Driver) putPolicy(ctx context.Context, p xfrm.Policy) error {
 		d.contents.putPolicy(before)
 	}
 	return errors.Join(err, d.host.apply(ctx, d.policyList()))
+}
+
+// steer makes the host follow a change of one slot.
+func (d *Driver) steer(ctx context.Context, before, after *xfrm.Policy) error {
+	if done, err := d.host.amend(ctx, before, after); done {
+		return err
+	}
+	return d.host.apply(ctx, d.policyList())
 }
 
 // policyList in an order of its own: by direction, priority and selector.

@@ -9,18 +9,25 @@ import (
 
 // guardPlan collects guards. The first that asks for a slot gets it.
 type guardPlan struct {
-	list []guard
-	seen map[guard]bool
+	list   []guard
+	claims map[guard]claim
 	// marked: what comes out of the TUN bears innerMark; without it IPv6 packets for this host itself cannot be told from clear ones and are not
 	// guarded.
 	marked bool
 }
 
 func (p *guardPlan) put(g guard) {
-	if !p.seen[g.slot()] {
-		p.seen[g.slot()] = true
+	slot := g.slot()
+	c := p.claims[slot]
+	switch {
+	case c.count == 0:
+		c.guard = g
 		p.list = append(p.list, g)
+	case c.guard != g:
+		c.mixed = true
 	}
+	c.count++
+	p.claims[slot] = c
 }
 
 // arriving puts g for what is for this host and what is to be forwarded.
@@ -37,32 +44,37 @@ func (p *guardPlan) leaving(g guard) {
 	p.put(g)
 }
 
-// planGuards mirrors the policies: an outbound one guards the way back too. device is the index of the TUN, own are the addresses of this host.
-func planGuards(policies []xfrm.Policy, marked bool, device uint32, own []netip.Addr) []guard {
-	p := &guardPlan{seen: map[guard]bool{}, marked: marked}
-	v6 := false
+// planGuards mirrors the policies. device is the index of the TUN.
+func planGuards(policies []xfrm.Policy, marked bool, device uint32, e *effects) []guard {
+	p := &guardPlan{claims: e.guards, marked: marked}
 	for i := range policies {
-		pol := &policies[i]
-		sel := pol.Slot.Selector
-		v6 = v6 || sel.Src.Addr().Is6()
-		if pol.Slot.Direction == xfrm.Out {
-			if !onlyOwn(pol, own) {
-				each(pol, p.leaving)
-			}
-			sel.Src, sel.Dst, sel.SrcPorts, sel.DstPorts = sel.Dst, sel.Src, sel.DstPorts, sel.SrcPorts
+		p.mirror(&policies[i], e.own)
+		if policies[i].Slot.Selector.Src.Addr().Is6() {
+			e.v6++
 		}
-		back := *pol
-		back.Slot.Selector = sel
-		each(&back, p.arriving)
-		p.hosts(sel.Dst, sel.Src, pol)
 	}
 	for i := range policies {
-		p.exceptLocal(&policies[i], own)
+		p.exceptLocal(&policies[i], e.own)
 	}
-	if v6 {
+	if e.v6 > 0 {
 		p.exceptIPv6(device)
 	}
 	return p.list
+}
+
+// mirror puts the guards that are a policy's own: an outbound one guards the way back too. own are the addresses of this host.
+func (p *guardPlan) mirror(pol *xfrm.Policy, own []netip.Addr) {
+	sel := pol.Slot.Selector
+	if pol.Slot.Direction == xfrm.Out {
+		if !onlyOwn(pol, own) {
+			each(pol, p.leaving)
+		}
+		sel.Src, sel.Dst, sel.SrcPorts, sel.DstPorts = sel.Dst, sel.Src, sel.DstPorts, sel.SrcPorts
+	}
+	back := *pol
+	back.Slot.Selector = sel
+	each(&back, p.arriving)
+	p.hosts(sel.Dst, sel.Src, pol)
 }
 
 // each makes a guard of a policy for each of its port masks.

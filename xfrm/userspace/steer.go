@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"cygnet/xfrm"
@@ -47,6 +45,7 @@ type steering struct {
 	closer func() error
 
 	linked    bool
+	effects   *effects // of the policies as they were applied; nil: not known
 	routes    map[netip.Prefix][]netcfg.Route
 	rulesNow  []rule
 	guardsNow []guard
@@ -70,6 +69,7 @@ type plan struct {
 	routes map[netip.Prefix][]netcfg.Route
 	rules  []rule
 	guards []guard
+	*effects
 }
 
 // apply brings the host to what policies need: guards and routes come before the rules that use them, and go after.
@@ -80,6 +80,7 @@ func (s *steering) apply(ctx context.Context, policies []xfrm.Policy) error {
 		}
 		s.linked = true
 	}
+	s.effects = nil
 	p, err := s.plan(ctx, policies)
 	if err != nil {
 		return err
@@ -93,7 +94,12 @@ func (s *steering) apply(ctx context.Context, policies []xfrm.Policy) error {
 	if err := change(&s.rulesNow, p.rules, s.rules.add, s.rules.remove); err != nil {
 		return err
 	}
-	return s.removeGuards(&s.guardsNow, p.guards)
+	if err := s.removeGuards(&s.guardsNow, p.guards); err != nil {
+		return err
+	}
+	s.effects = p.effects
+	s.effects.locate(s.guardsNow)
+	return nil
 }
 
 func (s *steering) addGuard(g guard) error {
@@ -105,9 +111,12 @@ func (s *steering) addGuard(g guard) error {
 
 // removeGuards removes from the kernel what now has and want has not. One that was replaced in its slot is gone already.
 func (s *steering) removeGuards(now *[]guard, want []guard) error {
+	slots := make(map[guard]bool, len(want))
+	for _, w := range want {
+		slots[w.slot()] = true
+	}
 	return change(now, want, nil, func(g guard) error {
-		replaced := slices.ContainsFunc(want, func(w guard) bool { return w.slot() == g.slot() })
-		if s.guards == nil || replaced {
+		if s.guards == nil || slots[g.slot()] {
 			return nil
 		}
 		return s.guards.remove(g)
@@ -118,8 +127,9 @@ func (s *steering) removeGuards(now *[]guard, want []guard) error {
 // for another call.
 func change[T comparable](now *[]T, want []T, add, remove func(T) error) error {
 	if add != nil {
+		there := setOf(*now)
 		for _, x := range want {
-			if slices.Contains(*now, x) {
+			if there[x] {
 				continue
 			}
 			if err := add(x); err != nil {
@@ -132,8 +142,9 @@ func change[T comparable](now *[]T, want []T, add, remove func(T) error) error {
 		return nil
 	}
 	var errs []error
+	wanted := setOf(want)
 	*now = slices.DeleteFunc(*now, func(x T) bool {
-		if slices.Contains(want, x) {
+		if wanted[x] {
 			return false
 		}
 		err := remove(x)
@@ -143,25 +154,46 @@ func change[T comparable](now *[]T, want []T, add, remove func(T) error) error {
 	return errors.Join(errs...)
 }
 
+func setOf[T comparable](list []T) map[T]bool {
+	set := make(map[T]bool, len(list))
+	for _, x := range list {
+		set[x] = true
+	}
+	return set
+}
+
 // setRoutes changes the routes of those destinations whose routes differ. Each destination is an owner of its own to netcfg.
 func (s *steering) setRoutes(ctx context.Context, want map[netip.Prefix][]netcfg.Route) error {
-	all := maps.Clone(want)
-	for dst := range s.routes {
-		if _, wanted := all[dst]; !wanted {
-			all[dst] = nil
+	var differ []netip.Prefix
+	for dst, routes := range want {
+		if !slices.Equal(routes, s.routes[dst]) {
+			differ = append(differ, dst)
 		}
 	}
-	for _, dst := range slices.SortedFunc(maps.Keys(all), comparePrefixes) {
-		if reflect.DeepEqual(s.routes[dst], all[dst]) {
-			continue
+	for dst := range s.routes {
+		if _, wanted := want[dst]; !wanted {
+			differ = append(differ, dst)
 		}
-		if err := s.net.Set(ctx, owner(s.link.Name, dst), netcfg.Desired{Routes: all[dst]}); err != nil {
+	}
+	slices.SortFunc(differ, comparePrefixes)
+	for _, dst := range differ {
+		if err := s.setRoutesTo(ctx, dst, want[dst]); err != nil {
 			return err
 		}
-		s.routes[dst] = all[dst]
-		if all[dst] == nil {
-			delete(s.routes, dst)
-		}
+	}
+	return nil
+}
+
+func (s *steering) setRoutesTo(ctx context.Context, dst netip.Prefix, routes []netcfg.Route) error {
+	if slices.Equal(routes, s.routes[dst]) {
+		return nil
+	}
+	if err := s.net.Set(ctx, owner(s.link.Name, dst), netcfg.Desired{Routes: routes}); err != nil {
+		return err
+	}
+	s.routes[dst] = routes
+	if routes == nil {
+		delete(s.routes, dst)
 	}
 	return nil
 }
@@ -169,22 +201,47 @@ func (s *steering) setRoutes(ctx context.Context, want map[netip.Prefix][]netcfg
 func owner(tun string, dst netip.Prefix) string { return tun + " " + dst.String() }
 
 func (s *steering) plan(ctx context.Context, policies []xfrm.Policy) (plan, error) {
-	p := plan{routes: make(map[netip.Prefix][]netcfg.Route)}
+	p := plan{routes: make(map[netip.Prefix][]netcfg.Route), effects: newEffects()}
 	for i := range policies {
-		if policies[i].Slot.Direction != xfrm.Out || policies[i].Action == xfrm.Pass {
-			continue
+		if steers(&policies[i]) {
+			dst := policies[i].Slot.Selector.Dst
+			p.remote[dst] = append(p.remote[dst], policies[i])
 		}
-		if err := s.planRoutes(ctx, &p, &policies[i]); err != nil {
+	}
+	sources := s.sources(ctx)
+	for dst, list := range p.remote {
+		var err error
+		if p.routes[dst], err = s.planRoutes(list, sources); err != nil {
 			return p, err
 		}
 	}
-	p.rules = planRules(policies, s.ports)
-	own, err := s.ownIPv6(ctx, policies)
-	if err != nil {
+	p.rules = planRules(policies, s.ports, p.effects)
+	var err error
+	if p.own, err = s.ownIPv6(ctx, policies); err != nil {
 		return p, err
 	}
-	p.guards = planGuards(policies, s.marked, s.index(), own)
+	p.guards = planGuards(policies, s.marked, s.index(), p.effects)
 	return p, nil
+}
+
+// steers: an outbound policy that protects or blocks leads packets to our table.
+func steers(p *xfrm.Policy) bool { return p.Slot.Direction == xfrm.Out && p.Action != xfrm.Pass }
+
+// sources asks for an address of this host inside a prefix, for each prefix once.
+func (s *steering) sources(ctx context.Context) func(netip.Prefix) (netip.Addr, error) {
+	known := make(map[netip.Prefix]netip.Addr)
+	return func(p netip.Prefix) (netip.Addr, error) {
+		a, asked := known[p]
+		if asked {
+			return a, nil
+		}
+		a, found, err := s.net.AddressIn(ctx, p)
+		if err == nil && !found {
+			a = netip.Addr{}
+		}
+		known[p] = a
+		return a, err
+	}
 }
 
 // index of the TUN.
@@ -203,23 +260,21 @@ func (s *steering) ownIPv6(ctx context.Context, policies []xfrm.Policy) ([]netip
 	return s.net.Addresses(ctx)
 }
 
-// planRoutes adds the routes of an outbound policy that protects or blocks: into the TUN, with a source that lets this host's own
-// traffic fit the policy, and beneath it one that answers "unreachable" when the TUN is gone.
-func (s *steering) planRoutes(ctx context.Context, p *plan, pol *xfrm.Policy) error {
-	sel := &pol.Slot.Selector
-	list := p.routes[sel.Dst]
-	if len(list) == 0 {
-		list = []netcfg.Route{{Dst: sel.Dst, Unreachable: true, Metric: metricUnreachable, Table: Table}}
-	}
-	if pol.Action == xfrm.Protect {
-		into := netcfg.Route{Dst: sel.Dst, Link: s.link.Name, Metric: metricTUN, Table: Table}
-		if sel.Src.Bits() > 0 {
-			src, found, err := s.net.AddressIn(ctx, sel.Src)
-			if err != nil {
-				return err
-			}
-			if found {
-				into.Src = src
+// planRoutes are those to the destination that all of some policies have, which protect or block: into the TUN, with a source that lets this host's own
+// traffic fit a policy, and beneath it one that answers "unreachable" when the TUN is gone.
+func (s *steering) planRoutes(policies []xfrm.Policy, sources func(netip.Prefix) (netip.Addr, error)) ([]netcfg.Route, error) {
+	dst := policies[0].Slot.Selector.Dst
+	list := []netcfg.Route{{Dst: dst, Unreachable: true, Metric: metricUnreachable, Table: Table}}
+	for i := range policies {
+		src := policies[i].Slot.Selector.Src
+		if policies[i].Action != xfrm.Protect {
+			continue
+		}
+		into := netcfg.Route{Dst: dst, Link: s.link.Name, Metric: metricTUN, Table: Table}
+		if src.Bits() > 0 {
+			var err error
+			if into.Src, err = sources(src); err != nil {
+				return nil, err
 			}
 		}
 		switch {
@@ -229,12 +284,11 @@ func (s *steering) planRoutes(ctx context.Context, p *plan, pol *xfrm.Policy) er
 			list[1] = into
 		}
 	}
-	p.routes[sel.Dst] = list
-	return nil
+	return list, nil
 }
 
 // planRules leads packets to our table, but for those that must not go there.
-func planRules(policies []xfrm.Policy, ports [2]uint16) []rule {
+func planRules(policies []xfrm.Policy, ports [2]uint16, e *effects) []rule {
 	var rules []rule
 	seen := map[rule]bool{}
 	put := func(r rule) {
@@ -246,21 +300,24 @@ func planRules(policies []xfrm.Policy, ports [2]uint16) []rule {
 	}
 	for i := range policies {
 		pol, sel := &policies[i], &policies[i].Slot.Selector
-		v6 := sel.Dst.Addr().Is6()
 		switch {
 		case pol.Slot.Direction != xfrm.Out:
 		case pol.Action == xfrm.Pass:
+			e.passes = append(e.passes, *pol)
 			if first(policies, pol) {
-				put(rule{v6: v6, pref: prefBypass, from: sel.Src, to: sel.Dst, proto: sel.Proto, sports: sel.SrcPorts, dports: sel.DstPorts, table: mainTable})
+				put(rule{v6: sel.Dst.Addr().Is6(), pref: prefBypass, from: sel.Src, to: sel.Dst, proto: sel.Proto, sports: sel.SrcPorts, dports: sel.DstPorts, table: mainTable})
 			}
 		default:
-			for _, r := range ownRules(policies, pol, ports) {
-				put(r)
+			if hasOwn(pol) {
+				e.askInside(policies, pol.Template.Src)
 			}
-			put(rule{v6: v6, pref: prefTable, notMark: true, table: Table})
+			for _, r := range e.rulesOf(pol, ports) {
+				put(r)
+				e.rules[r]++
+			}
 		}
 	}
-	for _, r := range exceptions(policies) {
+	for _, r := range exceptions(policies, e) {
 		put(r)
 	}
 	return rules
@@ -270,17 +327,12 @@ func planRules(policies []xfrm.Policy, ports [2]uint16) []rule {
 // table; but where strict reverse path filtering asks for the way back of what the peer, or a router before it, sends us, there is no mark.
 // So what this host sends from its outer address goes to main, unless that address lies in a local prefix; then only what leaves our own
 // ports, and ESP.
-func ownRules(policies []xfrm.Policy, pol *xfrm.Policy, ports [2]uint16) []rule {
-	own, peer := pol.Template.Src, pol.Template.Dst
-	dst := pol.Slot.Selector.Dst
-	if pol.Action != xfrm.Protect || peer.IsValid() && !dst.Contains(peer) {
+func ownRules(pol *xfrm.Policy, ports [2]uint16, inside map[netip.Addr]bool) []rule {
+	if !hasOwn(pol) {
 		return nil
 	}
-	v6 := dst.Addr().Is6()
-	inside := slices.ContainsFunc(policies, func(p xfrm.Policy) bool {
-		return p.Slot.Direction == xfrm.Out && p.Action != xfrm.Pass && p.Slot.Selector.Src.Contains(own)
-	})
-	if own.IsValid() && own.Is6() == v6 && !inside {
+	own, v6 := pol.Template.Src, pol.Slot.Selector.Dst.Addr().Is6()
+	if own.IsValid() && own.Is6() == v6 && !inside[own] {
 		return []rule{{v6: v6, pref: prefOwn, local: true, from: netip.PrefixFrom(own, own.BitLen()), table: mainTable}}
 	}
 	r := []rule{{v6: v6, pref: prefOwn, local: true, proto: xfrm.ProtoESP, table: mainTable}}
@@ -290,17 +342,22 @@ func ownRules(policies []xfrm.Policy, pol *xfrm.Policy, ports [2]uint16) []rule 
 	return r
 }
 
+// hasOwn: the policy has rules of ownRules.
+func hasOwn(pol *xfrm.Policy) bool {
+	peer := pol.Template.Dst
+	return pol.Action == xfrm.Protect && (!peer.IsValid() || pol.Slot.Selector.Dst.Contains(peer))
+}
+
 // first reports whether a bypass policy comes before every policy that covers some of the same packets and does not let them pass: only then may
 // a rule stand for it. What it cannot stand for is dropped, not let through.
 func first(policies []xfrm.Policy, pass *xfrm.Policy) bool {
-	for i := range policies {
-		p := &policies[i]
-		if p.Slot.Direction == xfrm.Out && p.Action != xfrm.Pass && p.Priority <= pass.Priority &&
-			p.Slot.Selector.Dst.Overlaps(pass.Slot.Selector.Dst) && p.Slot.Selector.Src.Overlaps(pass.Slot.Selector.Src) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(policies, func(p xfrm.Policy) bool { return comesBefore(&p, pass) })
+}
+
+// comesBefore reports whether p takes packets from a bypass policy.
+func comesBefore(p, pass *xfrm.Policy) bool {
+	return steers(p) && p.Priority <= pass.Priority &&
+		p.Slot.Selector.Dst.Overlaps(pass.Slot.Selector.Dst) && p.Slot.Selector.Src.Overlaps(pass.Slot.Selector.Src)
 }
 
 // linkScope are destinations that no gateway forwards: neighbours, groups, broadcast. A policy for all the world does not mean them.
@@ -312,34 +369,47 @@ var linkScope = [...]netip.Prefix{
 // exceptions are destinations inside a policy's remote prefix that are not remote: its own local prefix (a site whose remote prefix is
 // 0.0.0.0/0 must still reach its own hosts) and those of link scope. Rules do not know the longest prefix; so the policies whose
 // destinations lie inside such an exception get a rule too, and preferences follow the length.
-func exceptions(policies []xfrm.Policy) []rule {
-	var local, remote []netip.Prefix
+func exceptions(policies []xfrm.Policy, e *effects) []rule {
 	for i := range policies {
-		sel := &policies[i].Slot.Selector
-		if policies[i].Slot.Direction != xfrm.Out || policies[i].Action == xfrm.Pass {
+		if !steers(&policies[i]) {
 			continue
 		}
-		remote = append(remote, sel.Dst)
-		for _, inner := range append(linkScope[:], sel.Src) {
-			if sel.Dst.Bits() < inner.Bits() && sel.Dst.Contains(inner.Addr()) {
-				local = append(local, inner)
+		for _, l := range within(&policies[i].Slot.Selector) {
+			if !slices.Contains(e.locals, l) {
+				e.locals = append(e.locals, l)
 			}
 		}
 	}
 	var rules []rule
-	for _, l := range local {
-		if slices.Contains(remote, l) {
+	for _, l := range e.locals {
+		if len(e.remote[l]) > 0 {
 			continue // it is remote all the same: protected
 		}
 		rules = append(rules, rule{v6: l.Addr().Is6(), pref: prefException + 128 - uint32(l.Bits()), to: l, table: mainTable})
-		for _, r := range remote {
-			if l.Bits() < r.Bits() && l.Contains(r.Addr()) {
+		for i := range policies {
+			if r := policies[i].Slot.Selector.Dst; steers(&policies[i]) && narrower(r, l) {
 				rules = append(rules, rule{v6: r.Addr().Is6(), pref: prefException + 128 - uint32(r.Bits()), to: r, notMark: true, table: Table})
 			}
 		}
 	}
 	return rules
 }
+
+// within are the exceptions inside the remote prefix of a selector.
+func within(sel *xfrm.Selector) (local []netip.Prefix) {
+	for _, inner := range linkScope {
+		if narrower(inner, sel.Dst) {
+			local = append(local, inner)
+		}
+	}
+	if narrower(sel.Src, sel.Dst) {
+		local = append(local, sel.Src)
+	}
+	return local
+}
+
+// narrower reports whether p lies inside q and is not q.
+func narrower(p, q netip.Prefix) bool { return q.Bits() < p.Bits() && q.Contains(p.Addr()) }
 
 // comparePolicies orders by direction, priority and selector.
 func comparePolicies(a, b xfrm.Policy) int {

@@ -167,7 +167,7 @@ func TestGuardsOfWhatLeaves(t *testing.T) {
 	v6 := outPolicy(selector("fd01::/64", "::/0"), 60, 1)
 	own := []netip.Addr{netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("fd01::1"), netip.MustParseAddr("2001:db8::1")}
 	policies := []xfrm.Policy{narrow, passPolicy(selector("10.1.0.0/16", "198.51.100.0/24"), 30), wide, blockPolicy(selector("fd01::/64", "fd03::/64"), 40), v6}
-	guards := planGuards(policies, true, 7, own)
+	guards := planGuards(policies, true, 7, &effects{guards: map[guard]claim{}, own: own})
 	for _, c := range []struct {
 		src, dst string
 		device   uint32
