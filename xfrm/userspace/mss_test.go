@@ -62,10 +62,10 @@ func TestClampMSS(t *testing.T) {
 				t.Fatal("the test's own checksum is wrong")
 			}
 			f, ok := parse(p)
-			if !ok || f.at != at {
-				t.Fatalf("TCP begins at %d, not %d", at, f.at)
+			if !ok || f.upper != at {
+				t.Fatalf("TCP begins at %d, not %d", at, f.upper)
 			}
-			clampMSS(p, f.at, 1400, false)
+			clampMSS(p, f.upper, 1400, false)
 			if tcpSum(p, at) != 0xffff {
 				t.Errorf("%s: the checksum is wrong", c.name)
 			}
@@ -80,7 +80,7 @@ func TestClampMSS(t *testing.T) {
 			}
 			// A checksum that does not cover it yet is not touched.
 			q := bytes.Clone(before)
-			clampMSS(q, f.at, 1400, true)
+			clampMSS(q, f.upper, 1400, true)
 			if !bytes.Equal(q[at+16:at+18], before[at+16:at+18]) || !bytes.Equal(q[at+20:], p[at+20:]) {
 				t.Errorf("%s: a partial checksum was changed", c.name)
 			}
@@ -101,14 +101,14 @@ func FuzzClampMSS(f *testing.F) {
 			return
 		}
 		before := bytes.Clone(p)
-		whole := len(p) - fl.at
-		sumBefore := sum(0).add(p[fl.at:])
-		clampMSS(p, fl.at, mtu, false)
-		if !bytes.Equal(p[:fl.at], before[:fl.at]) {
+		whole := len(p) - fl.upper
+		sumBefore := sum(0).add(p[fl.upper:])
+		clampMSS(p, fl.upper, mtu, false)
+		if !bytes.Equal(p[:fl.upper], before[:fl.upper]) {
 			t.Fatal("an IP header was changed")
 		}
 		// Where a segment was right it is right: its sum stays. 0 and 0xffff are one number.
-		if after := sum(0).add(p[fl.at:]); whole >= tcpHeaderLen && after%0xffff != sumBefore%0xffff {
+		if after := sum(0).add(p[fl.upper:]); whole >= tcpHeaderLen && after%0xffff != sumBefore%0xffff {
 			t.Fatalf("sum %04x, was %04x", after, sumBefore)
 		}
 	})

@@ -49,7 +49,7 @@ func checkTooBig(t *testing.T, m, p []byte, mtu int) {
 	if !ok || e.src != f.dst || e.dst != f.src {
 		t.Fatalf("%v -> %v about %v -> %v", e.src, e.dst, f.src, f.dst)
 	}
-	quote := m[e.at+icmpHeaderLen:]
+	quote := m[e.upper+icmpHeaderLen:]
 	if !bytes.HasPrefix(p, quote) || len(quote) < min(len(p), 548) {
 		t.Errorf("%d octets are quoted, of %d", len(quote), len(p))
 	}
