@@ -110,7 +110,7 @@ func openUserspace(ctx context.Context, c Config, host *netcfg.Host) (*dataplane
 	var out outlet
 	plain := mayOpenRaw()
 	d, err := userspace.New(userspace.Config{TUN: c.TUNName, MTU: c.tunMTU, Send: out.send, Net: host, Rand: rand.Reader, PlainESP: plain,
-		Warn: func(err error) { c.Log.Warnf("data plane: %v", err) }})
+		PathMTU: transport.PathMTU, Warn: func(err error) { c.Log.Warnf("data plane: %v", err) }})
 	if err != nil {
 		return nil, err
 	}

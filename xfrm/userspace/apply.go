@@ -99,6 +99,7 @@ func (d *Driver) moveSA(o xfrm.MoveSA) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked.Store(0)
 	s.state.ID, s.state.Src, s.state.Encap = to, o.Src, nil
 	if o.Encap != nil {
 		encap := *o.Encap

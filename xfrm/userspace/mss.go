@@ -15,11 +15,10 @@ const (
 )
 
 // clampMSS lowers the maximum segment size that a SYN, with or without ACK, announces to what fits into packets of mtu octets: headers without
-// options are counted (RFC 6691 section 2). It never raises it and adds no option. at is where the TCP header begins. Where the checksum is partial,
-// the sum of the pseudo-header alone, it does not cover the option yet and is left.
+// options are counted (RFC 6691 section 2). It never raises it and adds no option. at is where the TCP header begins; its checksum is complete.
 //
 // What is not a whole SYN, and options that are not what their lengths say, stay as they are.
-func clampMSS(p []byte, at, mtu int, partial bool) {
+func clampMSS(p []byte, at, mtu int) {
 	if len(p) < at+tcpHeaderLen || p[at+13]&tcpSYN == 0 {
 		return
 	}
@@ -47,23 +46,20 @@ func clampMSS(p []byte, at, mtu int, partial bool) {
 			return
 		}
 		if p[o] == tcpOptionMSS && n == 4 {
-			lowerMSS(p[at:], o+2-at, most, partial)
+			lowerMSS(p[at:], o+2-at, most)
 		}
 		o += n
 	}
 }
 
 // lowerMSS of the value at an offset of a TCP header.
-func lowerMSS(tcp []byte, offset, most int, partial bool) {
+func lowerMSS(tcp []byte, offset, most int) {
 	before := binary.BigEndian.Uint16(tcp[offset:])
 	if int(before) <= most {
 		return
 	}
 	after := uint16(most)
 	binary.BigEndian.PutUint16(tcp[offset:], after)
-	if partial {
-		return
-	}
 	if offset%2 == 1 { // it lies across two words
 		before, after = bits.ReverseBytes16(before), bits.ReverseBytes16(after)
 	}

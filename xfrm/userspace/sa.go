@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"cygnet/xfrm"
 	"cygnet/xfrm/esp"
@@ -17,6 +18,9 @@ type sa struct {
 	direction xfrm.Direction
 	reqID     uint32
 	birth     uint64 // order of AddSA
+
+	limit atomic.Int64 // longest inner packet that the path carries, in octets; 0: not known
+	asked atomic.Int64 // when the host was asked for it, seconds since the epoch; 0: not since the path is what it is
 
 	mu       sync.Mutex
 	state    xfrm.SA // without keys

@@ -53,6 +53,8 @@ type Config struct {
 	Net   Network   // nil: made for the network namespace of the calling thread
 	Rand  io.Reader // seeds the IVs of AES-CBC
 	Why   string    // for Capabilities
+	// PathMTU asks the host how long an IP packet from local to remote may be, in octets; nil: longer than any.
+	PathMTU func(local, remote netip.Addr) (int, error)
 	// PlainESP: Send takes bursts without ports, and Receive gets them.
 	PlainESP bool
 	// Warn is told what others changed of what is ours on the host, and what could not be put back; may be nil.

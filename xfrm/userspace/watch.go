@@ -68,6 +68,7 @@ func (w *watch) run() {
 	for {
 		began := time.Now()
 		w.look()
+		w.d.learnPaths(began.Unix())
 		rest := watchShare * time.Since(began)
 		if !w.pause(rest, nil) || !w.pause(max(0, watchEvery-rest), w.changed) {
 			return
