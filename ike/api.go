@@ -32,6 +32,8 @@ type Config struct {
 	SPI      wire.SPI // our SPI, drawn by the shard
 	// DrawSPI draws our SPI of an IKE SA that replaces this one; 0: none can be had. Without it the IKE SA is not rekeyed.
 	DrawSPI func() wire.SPI
+	// Closed says whether the operator took a connection down, so that its peer is refused; nil: none is.
+	Closed func(connection string) bool
 	// InitialContact: no other IKE SA of this connection was tried since boot, so that INITIAL_CONTACT is true (RFC 7296 section 2.4).
 	InitialContact bool
 	// Addresses are this host's own, that a peer may be told (RFC 4555 section 3.4); PathChanged brings others.

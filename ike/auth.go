@@ -155,7 +155,7 @@ func (x *authExchange) onFailure(sa *SA, r *Refusal) {
 }
 
 // onAuthRequest: the initiator says who it is. Whatever is wrong with that looks the same from outside: an unknown identity costs as much as a
-// wrong key, and the answer is AUTHENTICATION_FAILED.
+// wrong key, and the answer is AUTHENTICATION_FAILED. So it is where nothing is wrong but that the operator took the connection down.
 func (sa *SA) onAuthRequest(m *message) {
 	p := sa.phase.(*authenticating)
 	p.came = true
@@ -228,6 +228,10 @@ func (sa *SA) verifyInitiator(p *authenticating, m *message, then func(*policy.C
 			r.Code = CodeNoProposal
 			r.Why = fmt.Sprintf("%v was agreed with %v before its identity was known; connection %s does not allow it", sa.suite, from, conn.Name)
 			r.Hint = where(conn, "ike")
+		case sa.config.Closed != nil && sa.config.Closed(conn.Name):
+			r.Code = CodeTurnedAway
+			r.Why = fmt.Sprintf("%v asks for connection %s and is refused: it was taken down here", peer, conn.Name)
+			r.Hint = "to let it in: ikectl up " + conn.Name
 		default:
 			sa.notes(d.ev)
 			then(conn, peer, d.how, nil)

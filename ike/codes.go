@@ -12,11 +12,12 @@ const (
 	CodeChildDown     Code = "child-down" // a child that was up is gone
 	CodeRekeyed       Code = "child-rekeyed"
 	CodeIKERekeyed    Code = "ike-rekeyed"
-	CodeReauth        Code = "reauth"    // a new IKE SA is asked for beside this one
-	CodeMoved         Code = "moved"     // the path to the peer changes, or changed (RFC 4555)
-	CodeClosed        Code = "closed"    // as asked, or by the peer's Delete
-	CodeNoAnswer      Code = "no-answer" // peer silent
-	CodeNotSent       Code = "not-sent"  // this host cannot send to the peer
+	CodeReauth        Code = "reauth"      // a new IKE SA is asked for beside this one
+	CodeMoved         Code = "moved"       // the path to the peer changes, or changed (RFC 4555)
+	CodeClosed        Code = "closed"      // as asked, or by the peer's Delete
+	CodeTurnedAway    Code = "turned-away" // the peer, which proved who it is, asks for what the operator took down
+	CodeNoAnswer      Code = "no-answer"   // peer silent
+	CodeNotSent       Code = "not-sent"    // this host cannot send to the peer
 	CodeNoProposal    Code = "no-proposal"
 	CodeAuthFailed    Code = "auth-failed" // the peer refused us, or we the peer: Text says which
 	CodeBadIdentity   Code = "identity-mismatch"

@@ -64,6 +64,10 @@ func (l *directoryLoop) do(action directory.Action) {
 		d.plane.box.put(claimsOf{a.Owner, a.Batch})
 	case directory.Release:
 		d.plane.box.put(releaseOf{a.Owner})
+	case directory.Close:
+		for _, s := range d.loops {
+			s.box.put(shard.Close{Connection: a.Connection, Closed: a.Closed})
+		}
 	case directory.Report:
 		if l.closing { // "next try in 8 s" would not be true
 			return

@@ -192,7 +192,7 @@ func (l *loop) report(spi wire.SPI, r ike.Report) {
 	case r.Connection != "" && refusesChild(r.Code): // of ours it says which child
 		l.d.directory.box.put(directory.RequestRefused{SPI: spi, Text: r.Text})
 	case r.Caller != "":
-		l.d.directory.box.put(directory.CallerRefused{Connection: r.Caller, Text: r.Text})
+		l.d.directory.box.put(directory.CallerRefused{Connection: r.Caller, Code: r.Code, Text: r.Text})
 	}
 	l.d.tell(news{at: time.Now(), spi: spi, report: r})
 }

@@ -25,6 +25,7 @@ type connection struct {
 	*policy.Connection
 	removed  bool            // from the configuration; it stays until its last IKE SA is gone
 	operator wish            // Up or Down, else configured
+	wasUp    bool            // a child has been up since the operator wanted it
 	only     []string        // children named in Up; empty: all
 	off      map[string]bool // children taken down by name
 

@@ -77,7 +77,11 @@ type (
 		Text string
 	}
 	// CallerRefused: someone wanted to be the peer of a connection and was refused.
-	CallerRefused struct{ Connection, Text string }
+	CallerRefused struct {
+		Connection string
+		Code       ike.Code
+		Text       string
+	}
 	// Adopted: the IKE SA was rekeyed and has another SPI of ours; it is the same to the directory.
 	Adopted struct{ SPI, Heir wire.SPI }
 	// Reauthenticate: an IKE SA is to be replaced by one that is made from scratch (RFC 7296 section 2.8.3).
@@ -130,6 +134,11 @@ type (
 	}
 	// Release removes everything of an owner.
 	Release struct{ Owner xfrm.Owner }
+	// Close says that the operator took a connection down, so that shards refuse its peer, or that he does not want that any longer.
+	Close struct {
+		Connection string
+		Closed     bool
+	}
 	// Report for log and tool, such as "next try in 8 s".
 	Report struct{ ike.Report }
 )
@@ -138,6 +147,7 @@ func (Start) dirAction()   {}
 func (Tell) dirAction()    {}
 func (Claims) dirAction()  {}
 func (Release) dirAction() {}
+func (Close) dirAction()   {}
 func (Report) dirAction()  {}
 
 // Codes of the directory's own reports.
@@ -145,8 +155,6 @@ const (
 	CodeRetry     ike.Code = "retry"      // a connection that is wanted is tried again later
 	CodeNoAddress ike.Code = "no-address" // only the peer can start: its address is not configured
 	CodeUnknown   ike.Code = "unknown"    // no such connection or child
-	// CodeTurnedAway: the peer asks for what the operator took down.
-	CodeTurnedAway ike.Code = "turned-away"
 )
 
 // ConnStatus is a connection as the tool shows it.

@@ -83,6 +83,8 @@ func say(a Action) string {
 		return s
 	case Release:
 		return "release " + string(a.Owner)
+	case Close:
+		return fmt.Sprintf("%s closed: %v", a.Connection, a.Closed)
 	case Report:
 		return "report " + string(a.Code)
 	}
@@ -321,7 +323,7 @@ func TestManual(t *testing.T) {
 	s.up(1, "lan")
 	s.up(1, "dmz")
 	s.do(Up{"b", nil})
-	s.do(Down{"b", ""}, "1: lower")
+	s.do(Down{"b", ""}, "b closed: true", "1: lower")
 	s.status("down")
 	s.finished(1, false)
 	if _, ok := s.Deadline(); ok {
@@ -365,30 +367,49 @@ func TestUpDuringAttempt(t *testing.T) {
 	s.status("down")
 }
 
+// What was up and is refused now, as when the peer's operator takes it down, is tried again: nobody is there to hear of the refusal.
+func TestUpThatWasUpIsTriedAgain(t *testing.T) {
+	s := newStory(t, site("b", policy.StartManual))
+	s.do(Up{"b", nil}, "start b")
+	s.do(Opened{"b", 1})
+	s.claimed(1, true, false)
+	s.up(1, "lan")
+	s.up(1, "dmz")
+	s.finished(1, true, "report retry")
+	s.wait(time.Second, "start b")
+	s.do(Opened{"b", 2})
+	s.finished(2, false, "report retry")
+	s.status("up")
+	s.do(Up{"b", nil}, "start b") // now somebody is
+	s.do(Opened{"b", 3})
+	s.finished(3, false)
+	s.status("down")
+}
+
 func TestManualDropBlocksOnlyWhileUp(t *testing.T) {
 	conn := site("b", policy.StartManual)
 	conn.Drop = true
 	s := newStory(t, conn)
 	s.do(Up{"b", nil}, blocks, "start b")
 	s.do(Opened{"b", 1})
-	s.do(Down{"b", ""}, "1: lower", strings.NewReplacer("+block ", "-").Replace(blocks))
+	s.do(Down{"b", ""}, "b closed: true", "1: lower", strings.NewReplacer("+block ", "-").Replace(blocks))
 }
 
 func TestDownOfTrafficReleasesTheTrapOnly(t *testing.T) {
 	s := newStory(t, site("b", policy.StartTraffic))
-	s.do(Down{"b", ""}, "conn:b [b/lan/gw-b.example] -out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz/gw-b.example] -out:10.1.0.0/16>10.3.0.0/16")
+	s.do(Down{"b", ""}, "b closed: true", "conn:b [b/lan/gw-b.example] -out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz/gw-b.example] -out:10.1.0.0/16>10.3.0.0/16")
 	s.do(Acquire{Connection: "b", Child: "lan"})
-	s.do(Up{"b", nil}, "conn:b [b/lan/gw-b.example] +trap out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz/gw-b.example] +trap out:10.1.0.0/16>10.3.0.0/16", "start b")
+	s.do(Up{"b", nil}, "b closed: false", "conn:b [b/lan/gw-b.example] +trap out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz/gw-b.example] +trap out:10.1.0.0/16>10.3.0.0/16", "start b")
 }
 
 func TestDownBeforeOpened(t *testing.T) {
 	s := newStory(t, site("b", policy.StartBoot))
-	s.do(Down{"b", ""})
+	s.do(Down{"b", ""}, "b closed: true")
 	s.do(Opened{"b", 1}, "1: lower")
 	s.finished(1, false)
-	s.do(Up{"b", nil}, "start b")
-	s.do(Down{"b", ""})
-	s.do(Up{"b", nil}) // the first start is still on its way
+	s.do(Up{"b", nil}, "b closed: false", "start b")
+	s.do(Down{"b", ""}, "b closed: true")
+	s.do(Up{"b", nil}, "b closed: false") // the first start is still on its way
 	s.do(Opened{"b", 2}, "2: lower", "start b not alone")
 }
 
@@ -400,10 +421,10 @@ func TestDownOfOneChild(t *testing.T) {
 	s.finished(1, true, "report retry")
 	s.wait(time.Second, "start b lan")
 	s.established(2)
-	s.do(Down{"b", "lan"}, "2: lower") // the last one takes the IKE SA with it
+	s.do(Down{"b", "lan"}, "b closed: true", "2: lower") // the last one takes the IKE SA with it
 	s.status("down")
 	s.finished(2, false)
-	s.do(Up{"b", nil}, "start b")
+	s.do(Up{"b", nil}, "b closed: false", "start b")
 }
 
 func TestPeerMustStart(t *testing.T) {
@@ -551,11 +572,11 @@ func TestNewKeysWhilePeerStarts(t *testing.T) {
 
 func TestOperatorsWishOutlivesReload(t *testing.T) {
 	s := newStory(t, site("b", policy.StartBoot))
-	s.do(Down{"b", ""})
+	s.do(Down{"b", ""}, "b closed: true")
 	s.do(Opened{"b", 1}, "1: lower")
 	s.do(load(site("b", policy.StartBoot)))
 	s.status("down")
-	s.do(load(site("b", policy.StartTraffic)), "conn:b [b/lan/gw-b.example] +trap out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz/gw-b.example] +trap out:10.1.0.0/16>10.3.0.0/16")
+	s.do(load(site("b", policy.StartTraffic)), "b closed: false", "conn:b [b/lan/gw-b.example] +trap out:10.1.0.0/16>10.2.0.0/16", "conn:b [b/dmz/gw-b.example] +trap out:10.1.0.0/16>10.3.0.0/16")
 	s.status("trap")
 }
 
@@ -673,6 +694,6 @@ func TestDownOfAChildLeavesTheOthers(t *testing.T) {
 	s = newStory(t, site("b", policy.StartManual))
 	s.do(Up{"b", []string{"dmz"}}, "start b dmz")
 	s.do(Opened{"b", 1})
-	s.do(Down{"b", "dmz"}, "1: lower")
+	s.do(Down{"b", "dmz"}, "b closed: true", "1: lower")
 	s.status("down")
 }

@@ -167,7 +167,7 @@ func TestInitialContactIsTrue(t *testing.T) {
 	s.do(Opened{"b", 1})
 	s.do(Up{"c", nil}, "start c not alone") // the same two identities
 	s.do(Opened{"c", 2})
-	s.do(Down{"c", ""}, "2: lower")
+	s.do(Down{"c", ""}, "c closed: true", "2: lower")
 	s.finished(1, true, "report retry")
 	s.wait(time.Second, "start b not alone")
 	s.do(Finished{2, ike.Finish{Connection: "c"}})
@@ -189,7 +189,7 @@ func TestDownHolds(t *testing.T) {
 			s.do(Up{"b", nil}, "start b")
 		}
 		s.established(1)
-		s.do(Down{"b", ""}, "1: lower")
+		s.do(Down{"b", ""}, "b closed: true", "1: lower")
 		s.do(Finished{1, ike.Finish{Connection: "b", Code: ike.CodeClosed}})
 		s.claimed(2, false, false, "report turned-away", "2: lower")
 		s.status("down")
@@ -197,7 +197,7 @@ func TestDownHolds(t *testing.T) {
 			t.Errorf("%s: %+v", start, st)
 		}
 		s.do(Finished{2, ike.Finish{Connection: "b", Code: ike.CodeClosed}})
-		s.do(Up{"b", nil}, "start b")
+		s.do(Up{"b", nil}, "b closed: false", "start b")
 		s.claimed(3, false, false)
 		s.status("up", 3)
 	}
@@ -205,10 +205,10 @@ func TestDownHolds(t *testing.T) {
 	anywhere := site("b", policy.StartManual)
 	anywhere.Remote.Address = netip.Addr{}
 	s := newStory(t, anywhere)
-	s.do(Down{"b", ""})
+	s.do(Down{"b", ""}, "b closed: true")
 	s.claimed(1, false, false, "report turned-away", "1: lower")
 	s.do(Finished{1, ike.Finish{Connection: "b", Code: ike.CodeClosed}})
-	s.do(Up{"b", nil}, "report no-address")
+	s.do(Up{"b", nil}, "b closed: false", "report no-address")
 	s.claimed(2, false, false)
 	s.status("down", 2)
 }

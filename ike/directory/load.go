@@ -34,7 +34,8 @@ func (t turn) load(s *policy.Snapshot) {
 			reproved = append(reproved, c)
 		}
 		if c.removed || c.Start != p.Start {
-			c.operator, c.only, c.off = configured, nil, nil
+			t.operate(c, configured)
+			c.only, c.off = nil, nil
 		}
 		c.Connection, c.removed = p, false
 		c.dropUnknownChildren()
@@ -67,6 +68,7 @@ func (t turn) load(s *policy.Snapshot) {
 // remove lowers a connection that is no longer configured and releases its claims.
 func (t turn) remove(c *connection) {
 	c.removed = true
+	t.operate(c, configured)
 	t.reloaded(c.Name, "removed")
 	t.stop(c, "the connection is no longer configured")
 	if len(c.held.lineages) > 0 {

@@ -26,7 +26,7 @@ func TestAdopted(t *testing.T) {
 		t.Error("a missing child is not asked for")
 	}
 	s.do(Adopted{SPI: 99, Heir: 4}) // a stranger
-	s.do(Down{"b", ""}, "3: lower")
+	s.do(Down{"b", ""}, "b closed: true", "3: lower")
 }
 
 // reauth is a story with IKE SA 1 up, started by us or by the peer.

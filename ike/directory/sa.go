@@ -187,6 +187,7 @@ func (t turn) childUp(ev ChildUp) {
 	if a.upSince == 0 {
 		a.upSince = t.now
 	}
+	a.conn.wasUp = true
 	a.conn.childIsWell(ev.Child)
 	delete(a.conn.asked, ev.Child)
 	t.settle(a.conn)

@@ -88,8 +88,12 @@ func (tr *trouble) caller() Note {
 }
 
 func (t turn) callerRefused(ev CallerRefused) {
-	if c := t.find(ev.Connection); c != nil {
+	switch c := t.find(ev.Connection); {
+	case c == nil:
+	case ev.Code != ike.CodeTurnedAway:
 		c.trouble.refused = Note{t.now, ev.Text}
+	case c.operator == wantDown: // else it is let in by now
+		t.turnedAway(c, ev.Text)
 	}
 }
 

@@ -61,8 +61,8 @@ func TestClosedIsNoError(t *testing.T) {
 	if st := s.only(); st.LastErr.Text != "" || st.Last != "closed by the peer" {
 		t.Errorf("%+v", st)
 	}
-	s.do(CallerRefused{"b", "198.51.100.7:500 does not prove gw-b.example"})
-	s.do(CallerRefused{"unknown", "x"})
+	s.do(CallerRefused{"b", ike.CodeAuthFailed, "198.51.100.7:500 does not prove gw-b.example"})
+	s.do(CallerRefused{"unknown", ike.CodeAuthFailed, "x"})
 	if st := s.only(); st.Refused != (Note{s.now, "198.51.100.7:500 does not prove gw-b.example"}) {
 		t.Errorf("%+v", st.Refused)
 	}
@@ -128,15 +128,33 @@ func TestChildAdded(t *testing.T) {
 func TestTurnedAwayUntilUp(t *testing.T) {
 	s := newStory(t, site("b", policy.StartManual))
 	stranger := Note{s.now, "198.51.100.7:500 does not prove gw-b.example"}
-	s.do(CallerRefused{"b", stranger.Text})
-	s.do(Down{Connection: "b"})
+	s.do(CallerRefused{"b", ike.CodeAuthFailed, stranger.Text})
+	s.do(Down{Connection: "b"}, "b closed: true")
 	s.now = s.now.Add(time.Second)
 	s.claimed(1, false, false, "report turned-away", "1: lower")
 	if st := s.only(); st.Refused != (Note{s.now, "gw-b.example asks for it, but it was taken down here; to let it in: ikectl up b"}) {
 		t.Errorf("%+v", st.Refused)
 	}
-	s.do(Up{Connection: "b", Children: []string{"lan"}}, "start b lan not alone")
+	s.do(Up{Connection: "b", Children: []string{"lan"}}, "b closed: false", "start b lan not alone")
 	if st := s.only(); st.Refused != stranger {
 		t.Errorf("after up: %+v", st.Refused)
 	}
+}
+
+// TestMachineTurnsAway: the machines refuse the peer of what is closed; what they say of it is told until the operator lets the peer in, and not after.
+func TestMachineTurnsAway(t *testing.T) {
+	s := newStory(t, site("b", policy.StartManual))
+	refused := CallerRefused{"b", ike.CodeTurnedAway, "gw-b.example asks for connection b and is refused: it was taken down here"}
+	s.do(Down{Connection: "b"}, "b closed: true")
+	s.do(refused)
+	if st := s.only(); st.Refused != (Note{s.now, refused.Text + "; to let it in: ikectl up b"}) {
+		t.Errorf("%+v", st.Refused)
+	}
+	s.do(Up{Connection: "b"}, "b closed: false", "start b")
+	s.do(refused) // late
+	if st := s.only(); st.Refused != (Note{}) {
+		t.Errorf("after up: %+v", st.Refused)
+	}
+	s.do(Down{Connection: "b"}, "b closed: true")
+	s.do(load(), "b closed: false") // who has the name next is another
 }

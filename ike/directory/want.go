@@ -40,14 +40,14 @@ func (t turn) up(ev Up) {
 	}
 	c.trouble.turned = Note{} // from now on it is let in
 	if !c.canStart() {
-		c.letIn(ev.Children)
+		t.letIn(c, ev.Children)
 		t.report(ike.Report{Connection: c.Name, Code: CodeNoAddress, Text: "the peer must start: its address is not configured",
 			Hint: fmt.Sprintf("%s: give remote an address or a name", c.File)})
 		if len(c.serving()) == 0 {
 			return
 		}
 	}
-	c.wish(ev.Children)
+	t.wish(c, ev.Children)
 	c.anew()
 	c.nextTry, c.tries = 0, 0
 	t.claim(c)
@@ -61,9 +61,10 @@ func (t turn) up(ev Up) {
 }
 
 // wish notes that these children are wanted up, beside those that were; none means all.
-func (c *connection) wish(children []string) {
+func (t turn) wish(c *connection, children []string) {
 	all := len(children) == 0 || c.wanted() == wantUp && len(c.only) == 0
-	c.operator = wantUp
+	t.operate(c, wantUp)
+	c.wasUp = slices.ContainsFunc(c.serving(), func(a *sa) bool { return len(a.children) > 0 })
 	if len(children) == 0 {
 		c.off = nil
 	}
@@ -94,7 +95,8 @@ func (t turn) down(ev Down) {
 
 // downAll: down is down until up, so the connection is refused to the peer too from now on, or it would be back at once.
 func (t turn) downAll(c *connection) {
-	c.operator, c.only, c.off = wantDown, nil, nil
+	t.operate(c, wantDown)
+	c.only, c.off = nil, nil
 	t.stop(c, "taken down")
 	t.claim(c)
 }
@@ -246,9 +248,9 @@ func (t turn) failed(c *connection, a *sa, why ike.Finish) {
 	switch {
 	case c.wanted() == wantDown, c.wanted() == wantTrap && wasUp:
 		return
-	case !again && c.operator == wantUp && c.Start != policy.StartBoot:
-		// The operator heard why and must change something first; a boot connection is tried again nevertheless, since it may be the
-		// peer's side that is changed.
+	case !again && c.operator == wantUp && c.Start != policy.StartBoot && !c.wasUp:
+		// The operator heard why and must change something first; a boot connection, and one that was up, are tried again nevertheless, since it may be
+		// the peer's side that is changed, or where it was taken down.
 		c.operator, c.only, c.off = configured, nil, nil
 		t.claim(c)
 		return

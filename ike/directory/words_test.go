@@ -197,7 +197,7 @@ func tales() map[string]*tale {
 			do("dmz fails", ChildFailed{1, "dmz", "refused"}).wait().wait().wait().up(1, "dmz").wait().down(1, "dmz").wait().wait().
 			do("down dmz", Down{"b", "dmz"}).wait().do("up dmz", Up{"b", []string{"dmz"}}),
 		"the peer asks for what we have not": begun(policy.StartManual).do("refused", RequestRefused{1, "no child of ours"}).do("refused", RequestRefused{9, "unknown"}).
-			do("a caller", CallerRefused{"b", "203.0.113.1 is not the peer"}).down(1, "lan").up(1, "lan"),
+			do("a caller", CallerRefused{"b", ike.CodeBadIdentity, "203.0.113.1 is not the peer"}).down(1, "lan").up(1, "lan"),
 		"taken down": begun(policy.StartBoot).do("down lan", Down{"b", "lan"}).down(1, "lan").do("down", Down{Connection: "b"}).do("down", Down{Connection: "b"}).
 			finished(1, ike.CodeClosed, "taken down", false).claimed(2, false, false).wait().do("up", Up{Connection: "b"}).opened(3).claimed(3, true, false).up(3, "lan"),
 		"taken down while it begins": newTale(site("b", policy.StartBoot)).do("down", Down{Connection: "b"}).opened(1).finished(1, ike.CodeClosed, "taken down", false),

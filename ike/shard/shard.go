@@ -51,6 +51,7 @@ type Shard struct {
 	epitaphs epitaphs
 	due      deadlines
 	pressed  bool
+	closed   map[string]bool // connections that the operator took down
 	counters map[string]uint64
 	actions  ike.Actions // reused
 
@@ -79,6 +80,7 @@ func New(c Config) *Shard {
 		inits:        make(map[initID]*machine),
 		sources:      newSources(),
 		cookies:      cookies{rand: c.Rand},
+		closed:       make(map[string]bool),
 		epitaphs:     epitaphs{bySPI: make(map[wire.SPI]*epitaph)},
 		notifies:     newLimiter(notifyRate),
 		refusals:     newLimiter(notifyRate),
@@ -106,6 +108,11 @@ type (
 		Children       []string
 		InitialContact bool // see ike.Config
 	}
+	// Close says that the operator took a connection down, or up again: its peer is refused, or no longer.
+	Close struct {
+		Connection string
+		Closed     bool
+	}
 	// Reload replaces the snapshot for machines that are made from now on.
 	Reload struct{ Snapshot *policy.Snapshot }
 	// Pressure says that jobs of the class JobInit wait in a full queue, or no longer: COOKIE is then demanded of everyone.
@@ -118,6 +125,7 @@ type (
 func (Packet) shardEvent()   {}
 func (ForSA) shardEvent()    {}
 func (Open) shardEvent()     {}
+func (Close) shardEvent()    {}
 func (Reload) shardEvent()   {}
 func (Pressure) shardEvent() {}
 func (Paths) shardEvent()    {}
@@ -147,6 +155,12 @@ func (s *Shard) Step(now ike.Time, ev Event, out *[]Action) {
 		}
 	case Open:
 		s.open(now, ev, out)
+	case Close:
+		if ev.Closed {
+			s.closed[ev.Connection] = true
+		} else {
+			delete(s.closed, ev.Connection)
+		}
 	case Reload:
 		s.c.Snapshot = ev.Snapshot
 	case Pressure:
@@ -188,7 +202,8 @@ func (s *Shard) open(now ike.Time, ev Open, out *[]Action) {
 }
 
 func (s *Shard) machineConfig(spi wire.SPI) ike.Config {
-	return ike.Config{Rand: s.c.Rand, Snapshot: s.c.Snapshot, Addresses: s.c.Addresses, Caps: s.c.Caps, SPI: spi, DrawSPI: s.drawForRekey, Wall: s.c.Wall, Staple: s.c.Staple}
+	return ike.Config{Rand: s.c.Rand, Snapshot: s.c.Snapshot, Addresses: s.c.Addresses, Caps: s.c.Caps, SPI: spi, DrawSPI: s.drawForRekey, Wall: s.c.Wall, Staple: s.c.Staple,
+		Closed: func(connection string) bool { return s.closed[connection] }}
 }
 
 // Deadline says when to Step(Wake{}).

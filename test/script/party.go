@@ -259,7 +259,7 @@ func (p *party) report(spi wire.SPI, r ike.Report) {
 	case r.Code.Failure() && r.Child != "":
 		p.toDirectory(directory.ChildFailed{SPI: spi, Child: r.Child, Text: r.Text})
 	case r.Caller != "":
-		p.toDirectory(directory.CallerRefused{Connection: r.Caller, Text: r.Text})
+		p.toDirectory(directory.CallerRefused{Connection: r.Caller, Code: r.Code, Text: r.Text})
 	}
 	switch r.Code {
 	case ike.CodeSent, ike.CodePhase: // the messages stand there themselves
@@ -288,6 +288,8 @@ func (p *party) directed(ev directory.Event) {
 			p.soon(func() { p.apply(a.Owner, a.Batch) })
 		case directory.Release:
 			p.soon(func() { p.tryAll(p.ledger.Finish(a.Owner)) })
+		case directory.Close:
+			p.soon(func() { p.turn(shard.Close{Connection: a.Connection, Closed: a.Closed}) })
 		case directory.Report:
 			p.story("%s", a.Text)
 		default:

@@ -376,7 +376,7 @@ func (n *node) report(spi wire.SPI, r ike.Report) {
 	case r.Code.Failure() && r.Child != "":
 		n.toDirectory(directory.ChildFailed{SPI: spi, Child: r.Child, Text: r.Text})
 	case r.Caller != "":
-		n.toDirectory(directory.CallerRefused{Connection: r.Caller, Text: r.Text})
+		n.toDirectory(directory.CallerRefused{Connection: r.Caller, Code: r.Code, Text: r.Text})
 	}
 	n.w.story(n, "%016x %s %s: %s: %s", uint64(spi), r.Connection, r.Child, r.Code, r.Text)
 	n.w.mix(uint64(spi))
@@ -411,6 +411,10 @@ func (n *node) directed(action directory.Action) {
 		n.plane.claims(a.Owner, a.Batch)
 	case directory.Release:
 		n.post(&n.plane.box, func() { n.plane.release(a.Owner) })
+	case directory.Close:
+		for _, l := range n.shards {
+			n.post(&l.box, func() { n.turn(l, shard.Close{Connection: a.Connection, Closed: a.Closed}) })
+		}
 	case directory.Report:
 		n.w.story(n, "directory: %s: %s", a.Connection, a.Text)
 		n.w.watch.text(n, a.Text)
