@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"cygnet/test/rig"
 )
 
@@ -20,12 +22,14 @@ type kind struct {
 	innerB int
 	pause  time.Duration
 	ping   bool
+	batch  int // so many are given to the host's kernel as one to be cut (UDP_SEGMENT), as QUIC does
 }
 
 var kinds = []kind{
-	{"small UDP", 36, 36, 20 * time.Millisecond, false},
-	{"large UDP", 1380, 1380, 40 * time.Millisecond, false},
-	{"ping", 1280, 1312, 200 * time.Millisecond, true},
+	{"small UDP", 36, 36, 20 * time.Millisecond, false, 1},
+	{"large UDP", 1380, 1380, 40 * time.Millisecond, false, 1},
+	{"batched UDP", 1348, 1348, 400 * time.Millisecond, false, 8},
+	{"ping", 1280, 1312, 200 * time.Millisecond, true, 1},
 }
 
 // Ways of traffic.
@@ -113,6 +117,9 @@ func openFlow(k kind, way string, from, to rig.Site, id uint16) (*flow, error) {
 		f.out, err = listen(network, from.Host4)
 		return err
 	})
+	if err == nil && k.batch > 1 {
+		err = cut(f.out.(*net.UDPConn), f.inner-ipUDP)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -159,31 +166,51 @@ func (f *flow) send(quit <-chan struct{}) {
 	tick := time.NewTicker(f.kind.pause)
 	defer tick.Stop()
 	b := make([]byte, f.inner-ipUDP+header)
-	for n := uint32(0); ; n++ {
+	var together []byte
+	for {
 		select {
 		case <-quit:
 			return
 		case <-tick.C:
 		}
-		f.mu.Lock()
-		f.sent++
-		f.mu.Unlock()
-		p := f.packet(b, n)
-		for range 1 + boolToInt(f.twice && n == 100) {
-			if _, err := f.out.WriteTo(p, f.to); err != nil {
-				f.mu.Lock()
-				f.refused, f.lastErr = f.refused+1, err
-				f.mu.Unlock()
-			}
+		together = together[:0]
+		for range f.kind.batch {
+			together = append(together, f.packet(b, f.number())...)
+		}
+		f.write(together)
+		if f.twice {
+			f.write(together)
+			f.twice = false
 		}
 	}
 }
 
-func boolToInt(b bool) int {
-	if b {
-		return 1
+// number is that of the next packet, which counts as sent from now on: its answer may come before write has returned.
+func (f *flow) number() uint32 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sent++
+	return f.sent - 1
+}
+
+func (f *flow) write(b []byte) {
+	if _, err := f.out.WriteTo(b, f.to); err != nil {
+		f.mu.Lock()
+		f.refused, f.lastErr = f.refused+f.kind.batch, err
+		f.mu.Unlock()
 	}
-	return 0
+}
+
+// cut has the kernel cut what is written into datagrams of a size (udp(7), UDP_SEGMENT).
+func cut(c *net.UDPConn, size int) (err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, size) }); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // packet is number n: for ping with the ICMP header of an echo request (RFC 792), whose eight octets UDP's has too.

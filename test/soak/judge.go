@@ -275,11 +275,11 @@ func (r *row) table() string {
 		if f.way == backward {
 			fates = r.passing.BA.ESP[espSize(r.suite, f.inner)]
 		}
-		fmt.Fprintf(&b, "  %-14s %6d sent, %6d arrived, %4d missing; the WAN dropped %d, reordered %d, repeated %d, %d beyond the window; at most %d behind another\n",
+		fmt.Fprintf(&b, "  %-15s %6d sent, %6d arrived, %4d missing; the WAN dropped %d, reordered %d, repeated %d, %d beyond the window; at most %d behind another\n",
 			f, f.sent, f.got, int(f.sent)-f.got, fates.Dropped, fates.Reordered, fates.Duplicates, fates.Late, f.latest)
 	}
 	for _, t := range r.transfers {
-		fmt.Fprintf(&b, "  TCP %-10s %6d transfers, %.1f MB with equal SHA-256, slowest %.1f s\n", t.way, t.good, float64(t.octets)/1e6, t.slowest.Seconds())
+		fmt.Fprintf(&b, "  TCP %-8s %6d transfers, %.1f MB with equal SHA-256, slowest %.1f s\n", t.way, t.good, float64(t.octets)/1e6, t.slowest.Seconds())
 	}
 	for way, d := range map[string]rig.Direction{forward: r.passing.AB, backward: r.passing.BA} {
 		s := d.Sum()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,7 +108,7 @@ func (r *row) tunnel() rig.Tunnel {
 	t := r.topo
 	return rig.Tunnel{
 		Local: t.A.WAN4, Remote: t.B.WAN4, LocalID: "gw-a.example", RemoteID: "gw-b.example",
-		LocalTS: []string{t.A.LAN4.String()}, RemoteTS: []string{t.B.LAN4.String()},
+		LocalTS: []string{t.A.LAN4.String(), t.A.LAN6.String()}, RemoteTS: []string{t.B.LAN4.String(), t.B.LAN6.String()},
 		PSK: "correct horse battery staple", Suite: r.suite, Rekey: childRekey, CygnetChild: r.plantedChild(),
 		Cygnet: fmt.Sprintf("rekey_time = \"%ds\"\nrand_time = \"%ds\"\nover_time = \"1m\"\n", ikeRekey, ikeRekey/6),
 		Swan:   fmt.Sprintf("rekey_time = %ds\n    rand_time = %ds\n    over_time = 60s", ikeRekey, ikeRekey/6),
@@ -156,7 +157,7 @@ func (r *row) start(dir string) error {
 }
 
 // noResets keeps a host from answering what comes late to a connection that is closed: a reset has 40 octets, and with AES-CBC's padding the size of a small datagram.
-const noResets = "add table ip soak; add chain ip soak out { type filter hook output priority 0; }; add rule ip soak out tcp flags & rst == rst drop"
+const noResets = "add table inet soak; add chain inet soak out { type filter hook output priority 0; }; add rule inet soak out tcp flags & rst == rst drop"
 
 // traffic starts it both ways.
 func (r *row) traffic() error {
@@ -178,11 +179,13 @@ func (r *row) traffic() error {
 			}
 			r.flows = append(r.flows, f)
 		}
-		t, err := openTransfers(way, from, to)
-		if err != nil {
-			return err
+		for _, at := range []netip.Addr{to.Host4, to.Host6} {
+			t, err := openTransfers(way, from, to, at)
+			if err != nil {
+				return err
+			}
+			r.transfers = append(r.transfers, t)
 		}
-		r.transfers = append(r.transfers, t)
 	}
 	r.plantedTraffic()
 	r.began = time.Now()

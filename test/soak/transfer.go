@@ -21,8 +21,8 @@ import (
 const (
 	segment  = 1100 // MSS of all connections, in octets: see kind
 	piece    = 24 << 10
-	pieces   = 32 // of a transfer
-	rest     = 200 * time.Millisecond
+	pieces   = 16 // of a transfer
+	rest     = 300 * time.Millisecond
 	slowest  = 90 * time.Second // for a transfer: TCP doubles its waits when the WAN is unkind
 	sumBytes = sha256.Size
 )
@@ -41,11 +41,15 @@ type transfers struct {
 	sending  sync.WaitGroup
 }
 
-func openTransfers(way string, from, to rig.Site) (*transfers, error) {
-	t := &transfers{way: way, from: from.Host}
+// openTransfers listens at an address of the other host.
+func openTransfers(way string, from, to rig.Site, at netip.Addr) (*transfers, error) {
+	t := &transfers{way: "IPv4 " + way, from: from.Host}
+	if at.Is6() {
+		t.way = "IPv6 " + way
+	}
 	err := to.Host.Do(func() (err error) {
 		c := net.ListenConfig{Control: limitSegments}
-		t.listener, err = c.Listen(context.Background(), "tcp", netip.AddrPortFrom(to.Host4, 0).String())
+		t.listener, err = c.Listen(context.Background(), "tcp", netip.AddrPortFrom(at, 0).String())
 		return err
 	})
 	return t, err
@@ -65,7 +69,7 @@ func limitSegments(_, _ string, c syscall.RawConn) error {
 func (t *transfers) start(quit <-chan struct{}, seed uint64) {
 	go t.serve()
 	t.sending.Go(func() {
-		rng := rand.New(rand.NewPCG(seed, uint64(len(t.way))))
+		rng := rand.New(rand.NewPCG(seed, 4))
 		for {
 			select {
 			case <-quit:
