@@ -3,7 +3,7 @@
 //
 //	soak [-bin DIR] [-seconds N] [-seed N] [-row NAME] [-plant NAME]
 //
-// There are two rows: cygnet against cygnet and cygnet against strongSwan, both in userspace. Each prints its figures every ten seconds and a table at
+// There are two rows: cygnet against cygnet and cygnet against strongSwan, which initiates when the seed is even, both in userspace. Each prints its figures every ten seconds and a table at
 // the end. With -plant something is made wrong on purpose, and the soak must fail; see plants.
 package main
 

@@ -20,7 +20,7 @@ import (
 	"cygnet/test/rig"
 )
 
-// operator is a person at a cygnet: "ikectl monitor" runs all the time, "ikectl status" and "ikectl rekey" now and then.
+// operator is a person at a cygnet: "ikectl monitor" runs all the time, "ikectl status", "ikectl rekey" and "ikectl reload" (of what is in force) now and then.
 type operator struct {
 	own     *rig.CygnetEnd
 	monitor *exec.Cmd
@@ -87,7 +87,7 @@ func (o *operator) note(format string, a ...any) {
 // work gives commands until the context ends.
 func (o *operator) work(ctx context.Context, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	commands := [][]string{{"status"}, {"rekey", "s2s"}, {"status", "-v"}, {"rekey", "s2s", "--child", "lan"}, {"status", "s2s"}, {"rekey", "s2s", "--ike"}}
+	commands := [][]string{{"status"}, {"rekey", "s2s"}, {"status", "-v"}, {"rekey", "s2s", "--child", "lan"}, {"status", "s2s"}, {"rekey", "s2s", "--ike"}, {"reload"}}
 	for i := 0; ; i++ {
 		select {
 		case <-ctx.Done():

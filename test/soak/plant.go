@@ -76,7 +76,7 @@ func (r *row) watchers(ctx context.Context) {
 			return
 		case <-time.After(time.Second):
 		}
-		c := exec.CommandContext(ctx, filepath.Join(r.bin, "ikectl"), "--socket", filepath.Join(r.a.own.Dir, "control.sock"), "monitor")
+		c := exec.CommandContext(ctx, filepath.Join(r.bin, "ikectl"), "--socket", filepath.Join(r.own().own.Dir, "control.sock"), "monitor")
 		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if c.Start() == nil {
 			go c.Wait()

@@ -35,7 +35,7 @@ func badWAN(o options) rig.Impairment {
 type row struct {
 	name, title string
 	suite       rig.Suite
-	peer        bool // B is strongSwan
+	peer        bool // one of the two is strongSwan
 
 	options
 	topo      *rig.Topology
@@ -62,6 +62,14 @@ func swanRow() *row {
 }
 
 func (r *row) gateways() []*gateway { return []*gateway{r.a, r.b} }
+
+// own is the first of the two that is cygnet.
+func (r *row) own() *gateway {
+	if r.a.own != nil {
+		return r.a
+	}
+	return r.b
+}
 
 // find notes what is wrong.
 func (r *row) find(format string, a ...any) {
@@ -115,28 +123,16 @@ func (r *row) tunnel() rig.Tunnel {
 	}
 }
 
-// start brings the tunnel up, B's gateway first.
-func (r *row) start(dir string) error {
+// start brings the tunnel up, B's gateway first. The peer has either place, by the seed: it initiates or responds.
+func (r *row) start(dir string) (err error) {
 	x := r.tunnel()
-	userspace := rig.CygnetOptions{Dataplane: "userspace"}
-	if r.peer {
-		s, err := rig.StartSwan(r.topo.B.Gateway, filepath.Join(dir, "b"), x.Mirror(), false)
-		if err != nil {
-			return err
-		}
-		r.b = &gateway{name: "strongSwan at B", end: s, daemon: s.Daemon}
-	} else {
-		c, err := rig.StartCygnetEnd(r.topo.B.Gateway, r.bin, filepath.Join(dir, "b"), x.Mirror(), userspace)
-		if err != nil {
-			return err
-		}
-		r.b = &gateway{name: "cygnet at B", end: c, daemon: c.Daemon, own: c}
-	}
-	c, err := rig.StartCygnetEnd(r.topo.A.Gateway, r.bin, filepath.Join(dir, "a"), x, userspace)
-	if err != nil {
+	swanAtA := r.peer && r.seed%2 == 0
+	if r.b, err = r.gateway("B", r.topo.B.Gateway, filepath.Join(dir, "b"), x.Mirror(), r.peer && !swanAtA); err != nil {
 		return err
 	}
-	r.a = &gateway{name: "cygnet at A", end: c, daemon: c.Daemon, own: c}
+	if r.a, err = r.gateway("A", r.topo.A.Gateway, filepath.Join(dir, "a"), x, swanAtA); err != nil {
+		return err
+	}
 	for _, g := range r.gateways() {
 		if g.own == nil {
 			continue
@@ -147,13 +143,29 @@ func (r *row) start(dir string) error {
 		}
 		r.operators = append(r.operators, o)
 	}
-	if err := c.Up(); err != nil {
+	if err := r.a.end.Up(); err != nil {
 		return err
 	}
 	if !rig.Until(10*time.Second, func() bool { _, err = r.b.end.SA(); return err == nil }) { // a moment later than A
 		return fmt.Errorf("%s: %w", r.b.name, err)
 	}
 	return nil
+}
+
+// gateway starts the daemon of a site.
+func (r *row) gateway(at string, ns rig.NS, dir string, x rig.Tunnel, swan bool) (*gateway, error) {
+	if swan {
+		s, err := rig.StartSwan(ns, dir, x, false)
+		if err != nil {
+			return nil, err
+		}
+		return &gateway{name: "strongSwan at " + at, end: s, daemon: s.Daemon}, nil
+	}
+	c, err := rig.StartCygnetEnd(ns, r.bin, dir, x, rig.CygnetOptions{Dataplane: "userspace"})
+	if err != nil {
+		return nil, err
+	}
+	return &gateway{name: "cygnet at " + at, end: c, daemon: c.Daemon, own: c}, nil
 }
 
 // noResets keeps a host from answering what comes late to a connection that is closed: a reset has 40 octets, and with AES-CBC's padding the size of a small datagram.
@@ -297,7 +309,7 @@ func (r *row) end() error {
 			r.find("%v", err)
 		}
 	}
-	if err := r.a.end.Down(); err != nil {
+	if err := r.own().end.Down(); err != nil {
 		return err
 	}
 	for _, g := range r.gateways() {
