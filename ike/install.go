@@ -20,7 +20,7 @@ func (sa *SA) inbound(c *child) xfrm.SA {
 
 func (sa *SA) outbound(c *child) xfrm.SA {
 	s := sa.half(c, xfrm.Out)
-	s.ID, s.Src = c.outID(), c.path.Local.Addr()
+	s.ID, s.Src, s.HideDSCP = c.outID(), c.path.Local.Addr(), c.config.HideDSCP
 	s.Selectors = policy.Selectors(c.local, c.remote)
 	sa.limit(c, &s)
 	return s

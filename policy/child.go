@@ -18,7 +18,7 @@ func (r *reader) children(t *table, c *Connection) {
 		return
 	}
 	for _, name := range all.names() {
-		if _, ok := all.rows[name].(map[string]any); !ok && slices.Contains([]string{"local", "remote", "esp", "pfs", "replay_window"}, name) {
+		if _, ok := all.rows[name].(map[string]any); !ok && slices.Contains([]string{"local", "remote", "esp", "pfs", "replay_window", "copy_dscp"}, name) {
 			all.get(name)
 			all.problem(name, "missing-name", fmt.Sprintf("write [%s.child.lan] where [%s.child] stands", t.path, t.path), "%s stands in %s, but a child has a name", name, all.path)
 			continue
@@ -40,6 +40,7 @@ func (r *reader) child(t *table, name string) *Child {
 	ch.ESP, groups = t.proposalsAndGroups("esp", wire.ProtoESP)
 	ch.PFS = t.pfs(groups)
 	ch.Replay = uint32(t.integer("replay_window", DefaultReplayWindow, MinReplayWindow, MaxReplayWindow))
+	ch.HideDSCP = !t.flag("copy_dscp", true)
 	ch.Lifetime = t.childLifetimes()
 	t.done()
 	r.reach(t, ch)

@@ -178,3 +178,15 @@ func TestSame(t *testing.T) {
 		t.Error("a change is not noticed")
 	}
 }
+
+func TestCopyDSCP(t *testing.T) {
+	for words, hidden := range map[string]bool{"": false, "copy_dscp = true\n": false, "copy_dscp = false\n": true} {
+		s, problems := Parse([]Source{{"conn.d/site-b.toml", []byte(siteB + words)}}, secrets(longKey))
+		if s == nil || s.Connections[0].Children[0].HideDSCP != hidden {
+			t.Errorf("%q: %v", words, problems)
+		}
+	}
+	if s, _ := Parse([]Source{{"conn.d/site-b.toml", []byte(siteB + "copy_dscp = \"out\"\n")}}, secrets(longKey)); s != nil {
+		t.Error("a word is taken for true or false")
+	}
+}

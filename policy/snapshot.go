@@ -126,6 +126,7 @@ type Child struct {
 	// too. Empty: none is offered; a peer that demands one of the default groups still gets it.
 	PFS      []wire.GroupID
 	Replay   uint32
+	HideDSCP bool // the outer header of ESP tells nothing of the inner DSCP (RFC 4301 section 5.1.2.1)
 	Lifetime ChildLifetime
 }
 

@@ -65,6 +65,9 @@ func (ch *Child) Text() string {
 		pfs = "not asked for"
 	}
 	fmt.Fprintf(&b, "    pfs     %s\n    replay  %d\n    life    %s\n", pfs, ch.Replay, ch.Lifetime.text())
+	if ch.HideDSCP {
+		b.WriteString("    dscp    not copied\n")
+	}
 	return b.String()
 }
 

@@ -64,6 +64,7 @@ type SA struct {
 	IntegKey  alg.Secret // empty with AEAD
 	Replay    uint32     // anti-replay window in packets; inbound only
 	Encap     *Encap     // nil: plain ESP
+	HideDSCP  bool       // do not copy DSCP to the outer header (RFC 4301 section 5.1.2.1); outbound only
 	Selectors []Selector // what may travel in it, Src being the packet's source
 	// Hard lifetimes; zero is none. The machine ends an SA itself before these; they are the safety net.
 	HardPackets, HardBytes uint64

@@ -239,7 +239,7 @@ func TestReference(t *testing.T) {
 		t.Errorf("the reference means\n%s\nthe defaults are\n%s", long.Text(), short.Text())
 	}
 	for _, word := range []string{"dataplane", "log", "port", "natt_port", "mtu", "cookie_threshold", "local", "remote", "address", "id", "psk", "file", "start", "when_down",
-		"encapsulation", "liveness", "idle", "tries", "timeout", "ike", "esp", "pfs", "replay_window"} {
+		"encapsulation", "liveness", "idle", "tries", "timeout", "ike", "esp", "pfs", "replay_window", "copy_dscp"} {
 		if !strings.Contains(string(reference), word+" =") {
 			t.Errorf("the reference does not show the key %s", word)
 		}

@@ -292,3 +292,23 @@ func TestBadSAsAreRefused(t *testing.T) {
 		t.Error("an unknown cipher was taken")
 	}
 }
+
+// RFC 4301 section 5.1.2.1: that DSCP is not copied is an SA's property, which a change of it must not lose.
+func TestHiddenDSCP(t *testing.T) {
+	for _, hide := range []bool{false, true} {
+		sa := gcmIn()
+		sa.Direction, sa.HideDSCP = xfrm.Out, hide
+		r, err := dialect{direction: true}.newSA(sa, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := parseSA(r.b[16:])
+		if err != nil || s.sa().HideDSCP != hide {
+			t.Errorf("hidden %v, want %v: %v", s.sa().HideDSCP, hide, err)
+		}
+		next, err := parseSA(s.successor(0x1a, nil).b[16:])
+		if err != nil || next.sa().HideDSCP != hide {
+			t.Errorf("after a change hidden %v, want %v: %v", next.sa().HideDSCP, hide, err)
+		}
+	}
+}

@@ -66,6 +66,9 @@ func (d dialect) newSA(sa *xfrm.SA, hardSeconds uint64) (*request, error) {
 			r.attr32(nl.XFRMA_MTIMER_THRESH, mappingInterval)
 		}
 	}
+	if sa.HideDSCP {
+		r.attr32(nl.XFRMA_SA_EXTRA_FLAGS, nl.XFRM_SA_XFLAG_DONT_ENCAP_DSCP)
+	}
 	if d.direction {
 		r.attr8(nl.XFRMA_SA_DIR, uint8(sa.Direction))
 	}

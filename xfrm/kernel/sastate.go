@@ -50,8 +50,10 @@ func (s sastate) direction() xfrm.Direction {
 
 // sa is s without keys.
 func (s sastate) sa() xfrm.SA {
+	flags := s.attrs[nl.XFRMA_SA_EXTRA_FLAGS]
 	return xfrm.SA{
-		ID: s.id(), Src: addressOf(s.info.Saddr, s.info.Family),
+		HideDSCP: len(flags) == 4 && binary.NativeEndian.Uint32(flags)&nl.XFRM_SA_XFLAG_DONT_ENCAP_DSCP != 0,
+		ID:       s.id(), Src: addressOf(s.info.Saddr, s.info.Family),
 		Direction: s.direction(), Mode: modeOf(s.info.Mode), ReqID: s.info.Reqid,
 		Suite: s.suite(), Replay: s.replay().window, Encap: s.encap(),
 		HardPackets: finite(s.info.Lft.HardPacketLimit), HardBytes: finite(s.info.Lft.HardByteLimit),

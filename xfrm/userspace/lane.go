@@ -28,6 +28,8 @@ type lane struct {
 	arena    []byte     // the packets of the burst, one after the other
 	sent     int        // bursts since the lane last looked up
 	now      int64      // seconds since the epoch
+	told     rate       // of errors about packets that are too big
+	icmp     [tooBigMost6]byte
 }
 
 func newLane(d *Driver, dev device) *lane {
@@ -80,12 +82,14 @@ func (l *lane) packet(h vnet, p []byte) {
 	case b.sa == nil:
 		l.d.drops.noSA.Add(packets)
 		l.acquire(b.policy, &f)
+	case !l.admit(b.sa, p, &f):
+		l.d.drops.tooBig.Add(packets)
 	default:
 		next := uint8(esp.NextIPv4)
 		if f.src.Is6() {
 			next = esp.NextIPv6
 		}
-		l.seal(b.sa, next, packets)
+		l.seal(b.sa, next, trafficClass(p), packets)
 	}
 }
 
@@ -97,12 +101,13 @@ func (l *lane) acquire(p *policy, f *flow) {
 }
 
 // seal the segments into the burst. What the SA may not carry any more goes nowhere: limits are those of single packets.
-func (l *lane) seal(s *sa, next uint8, packets uint64) {
+func (l *lane) seal(s *sa, next, class uint8, packets uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if local, remote := s.path(); local != l.burst.Local || remote != l.burst.Remote {
+	class = outerClass(class, s.state.HideDSCP)
+	if local, remote := s.path(); local != l.burst.Local || remote != l.burst.Remote || class != l.burst.TOS {
 		l.flush()
-		l.burst.Local, l.burst.Remote = local, remote
+		l.burst.Local, l.burst.Remote, l.burst.TOS = local, remote, class
 	}
 	for p := l.segments.next(); p != nil; p = l.segments.next() {
 		if s.hard || !l.sealOne(s, p, next) {

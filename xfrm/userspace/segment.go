@@ -122,6 +122,14 @@ func (g *segmenter) count() int {
 	return max(1, (len(g.packet)-len(g.header)+g.size-1)/g.size)
 }
 
+// longest is the length of the longest segment.
+func (g *segmenter) longest() int {
+	if g.size == 0 {
+		return len(g.packet)
+	}
+	return min(len(g.packet), len(g.header)+g.size)
+}
+
 // next returns the next segment, a whole packet with good checksums, or nil.
 func (g *segmenter) next() []byte {
 	if g.size == 0 {

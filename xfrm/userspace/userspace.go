@@ -78,6 +78,7 @@ type Driver struct {
 	dev      atomic.Pointer[device]
 	events   *events
 	drops    dropCounters
+	oddECN   atomic.Uint64 // combinations that nobody makes today
 	loop     sync.WaitGroup
 	watching sync.WaitGroup
 }
