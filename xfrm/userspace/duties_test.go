@@ -3,6 +3,8 @@ package userspace
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
+	"reflect"
 	"testing"
 
 	"cygnet/xfrm"
@@ -134,5 +136,35 @@ func TestArrivedWithCongestion(t *testing.T) {
 	}
 	if c := b.Counters(); c["dropped-in-ecn"] != 1 || c["odd-in-ecn"] != 1 {
 		t.Errorf("%v", c)
+	}
+}
+
+// RFC 4303 section 3.3.3: the number after the last is not sent, and the owner hears at once.
+func TestTrap_4303_2_TheLaneStopsBeforeTheSequenceEnds(t *testing.T) {
+	for _, esn := range []bool{false, true} {
+		b := newBench(t)
+		sent := 0
+		b.config.Send = func(x *xfrm.Burst) error { sent += len(x.Packets); return nil }
+		s := testSA(xfrm.Out, 0x2001)
+		s.Suite.ESN = esn
+		b.apply(t, xfrm.AddSA{SA: s}, xfrm.PutPolicy{Policy: outPolicy(lanToLAN, 1, 0x2001)})
+		last := uint64(math.MaxUint32)
+		if esn {
+			last = math.MaxUint64
+		}
+		number := reflect.ValueOf(b.contents.sas[s.ID].out).Elem().FieldByName("seq")
+		*(*uint64)(number.Addr().UnsafePointer()) = last - 2
+		l := newLane(b.Driver, b.tun)
+		for range 5 {
+			l.packet(vnet{}, roomy(udp4("10.1.0.5", "10.2.0.9", 1, 2, 0)))
+		}
+		l.flush()
+		if ev := b.event(t); ev != (xfrm.Expire{ID: s.ID, Hard: true}) {
+			t.Errorf("event %+v", ev)
+		}
+		b.quiet(t) // once
+		if d := b.Drops(); sent != 2 || d.Sealing != 3 {
+			t.Errorf("ESN %v: %d sent, %d dropped", esn, sent, d.Sealing)
+		}
 	}
 }

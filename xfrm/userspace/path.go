@@ -10,7 +10,7 @@ import (
 const (
 	// pathAge is for how many seconds what the host says of a path is taken as it was (RFC 4301 section 8.2.2): shorter paths are told sooner, by an
 	// error, and wider ones are used soon enough.
-	pathAge = 30
+	pathAge = 10
 	// pathsAtOnce are asked for in one look; the others follow a second later.
 	pathsAtOnce = 256
 )
