@@ -39,6 +39,8 @@ type mobility struct {
 	taken  bool         // an UPDATE_SA_ADDRESSES came on this IKE SA
 
 	held      *way         // where ESP goes until the peer has shown that it receives where IKE goes; nil: with IKE
+	guess     bool         // the path is only where authentic ESP of the peer came from
+	doubt     Time         // until then no such packet counts, as the last guess was wrong
 	moving    Time         // the path changed then, and the peer has not confirmed it; 0: it has
 	tried     []netip.Addr // the peer's addresses from which no answer comes, since the last one came
 	stranded  Time         // no address of this host leads to the peer since then; 0: one does

@@ -350,7 +350,7 @@ func (sa *SA) detectAgain(m *message) {
 // follows: the peer, which chooses the path, says that it is the one of this request.
 func (sa *SA) follows(m *message) {
 	mob, old, before := &sa.mobility, sa.path, sa.way()
-	mob.taken = true
+	mob.taken, mob.guess = true, false
 	if sa.finished {
 		return
 	}
@@ -404,7 +404,7 @@ func (x *routeCheck) onResponse(sa *SA, m *message) {
 		return
 	default:
 		mob.prove(sa.path.Remote.Addr())
-		mob.held = nil
+		mob.held, mob.guess = nil, false
 		sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("the peer receives at %v: the children follow after %s", sa.path.Remote, duration(sa.now.Sub(mob.moving)))})
 	}
 	mob.moving = 0

@@ -116,3 +116,63 @@ func TestAuthFromElsewhere(t *testing.T) {
 		t.Errorf("ESP goes to %v, and the peer receives at %v", n.b.aimed(), addrC)
 	}
 }
+
+// TestWrongGuess: the peer's ESP came from an address where it does not receive, once, as from somebody on the way who changed the source of one packet. The peer still answers
+// where it was, so the IKE SA goes on there, with the request that asked elsewhere; ESP never left. For a while no packet misleads again, and then a NAT that has really taken
+// another address is followed.
+func TestWrongGuess(t *testing.T) {
+	other := netip.MustParseAddrPort("203.0.113.77:24500")
+	for name, before := range map[string]func(n *network){
+		"idle":    func(n *network) {},
+		"a rekey": func(n *network) { n.b.step(Rekey{}) }, // its request goes astray as well
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := natA(t, setup{})
+			n.up()
+			right := n.b.sa.path
+			spis := n.b.sa.children[0].spiIn
+			before(n)
+			n.b.step(Mapping{ID: n.b.sa.children[0].inID(), From: other})
+			begun, to := n.now, 0
+			if !n.run(time.Minute, func() bool { return n.b.sa.path == right }) {
+				t.Fatalf("b sends to %v for a minute", n.b.sa.path.Remote)
+			}
+			n.b.tells("nobody answers at 203.0.113.77:24500: again to " + right.Remote.String())
+			n.run(5*time.Second, nil)
+			for _, s := range n.b.sends {
+				if s.Remote == other {
+					to++
+				}
+			}
+			if n.b.aimed()[other.Addr()] || to > hopelessAfter {
+				t.Errorf("ESP goes to %v, or %d messages", n.b.aimed(), to)
+			}
+			if name == "a rekey" && n.b.sa.children[0].spiIn == spis {
+				t.Error("the rekey that was on its way has come to nothing")
+			}
+			n.b.step(Mapping{ID: n.b.sa.children[0].inID(), From: other})
+			if n.b.sa.path != right {
+				t.Error("misled again at once")
+			}
+			n.b.step(Rekey{IKE: true})
+			n.run(5*time.Second, nil)
+			n.paired()
+			if n.now.Sub(begun) > time.Minute {
+				t.Fatalf("it took %v", n.now.Sub(begun))
+			}
+			n.run(doubtPause, nil)
+			nat := n.hook
+			n.hook = func(d datagram) []datagram { // the peer's NAT has another address now
+				if d.to.Addr() == other.Addr() {
+					d.to = netip.AddrPortFrom(outer, d.to.Port())
+				}
+				return nat(d)
+			}
+			n.b.step(Mapping{ID: n.b.sa.children[0].inID(), From: other})
+			n.run(5*time.Second, nil)
+			if !n.b.aimed()[other.Addr()] {
+				t.Errorf("not followed: ESP goes to %v", n.b.aimed())
+			}
+		})
+	}
+}

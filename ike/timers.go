@@ -93,6 +93,9 @@ func (sa *SA) wakeRequest() {
 		r.afresh(sa.now)
 		return
 	}
+	if sa.doubted() {
+		return
+	}
 	if sa.probeSmaller() || r.repeat(sa.now) {
 		sa.transmit(sa.path, r.message)
 		sa.repeated(r.current)
