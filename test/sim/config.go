@@ -39,6 +39,7 @@ type end struct {
 	tries  int
 	wait   time.Duration
 
+	longName       string // before the name in an identity
 	fragments      string // lines of TOML; empty: the default
 	lifetimes      string // of the IKE SA, in TOML; empty: the defaults, which no run reaches
 	childLifetimes string
@@ -50,6 +51,8 @@ func (e *end) other() *end { return e.conn.ends[1-e.side] }
 func (e *end) name() string { return fmt.Sprintf("to-%s", e.other().node.name) }
 
 func (e *end) hostName() string { return e.node.name + ".example" }
+
+func (e *end) identity() string { return e.longName + e.hostName() }
 
 func (e *end) canStart() bool { return !e.any }
 
@@ -113,7 +116,7 @@ func (e *end) text(v variant) string {
 		idle += time.Second
 	}
 	fmt.Fprintf(&b, "[connection.%s]\nlocal = { address = %q, id = %q }\nremote = { address = %q, id = %q }\npsk = { file = %q }\n",
-		e.name(), local, e.hostName(), remote, o.hostName(), secret)
+		e.name(), local, e.identity(), remote, o.identity(), secret)
 	fmt.Fprintf(&b, "start = %q\nwhen_down = %q\nike = %q\nliveness = { idle = %q, tries = %d, timeout = %q }\n",
 		e.start, when, e.words(c.ike, extraIKE(e)), idle, e.tries, e.wait)
 	if e.encap {

@@ -68,6 +68,11 @@ func (w *world) carryOne(p *packet) {
 		w.tapped(p, "lost")
 		return
 	}
+	if w.tooLarge(p) {
+		w.saw("too large")
+		w.tapped(p, "too large")
+		return
+	}
 	if w.wild && w.chance(w.weather.corrupt) {
 		w.saw("corrupt")
 		p = &packet{id: p.id, from: p.from, src: p.src, dst: p.dst, data: w.mutate(p.data), what: "corrupted"}

@@ -46,6 +46,7 @@ func (w *world) setUp() {
 		w.connect(gw, peer)
 	}
 	w.drawFragments()
+	w.drawNarrow()
 	if !w.calm {
 		w.drawWeather()
 		if w.chance(0.15) || w.opt.Impaired {

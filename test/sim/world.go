@@ -66,6 +66,7 @@ type world struct {
 	natAt map[netip.Addr]*nat
 
 	weather weather
+	narrow  int         // octets of the largest IP datagram with IKE that the links let through; 0: any
 	cut     [4]ike.Time // until when a node is cut off
 	wild    bool        // the fault period
 	calm    bool        // a run without any fault: no packet may be lost
