@@ -286,7 +286,7 @@ func (sa *SA) yield(before *SA) {
 	sa.queue, sa.postponed = nil, nil
 	end := Finish{Code: CodeClosed, Text: "both sides rekeyed at once; the other IKE SA stays"}
 	sa.enter(&closing{limit: sa.now.Add(replacedLimit + 2*closingLimit), end: end, empty: true}, "yielded")
-	sa.postpone(replacedLimit, &lastExchange{payload: deleteIKE()})
+	sa.postpone(replacedLimit, &lastExchange{[]wire.Payload{deleteIKE()}})
 }
 
 // endYield tells the predecessor that this heir, which yielded to another, has ended.

@@ -135,11 +135,12 @@ func pskHint(c *policy.Connection) string {
 	return fmt.Sprintf("%s: %s must hold the same key as the peer's file", where(c, "psk.file", "psk"), c.PSKFile)
 }
 
-// reject: the response does not convince. The peer, which believes the IKE SA is up, is told in an exchange of its own (section 2.21.2).
+// reject: the response does not convince. The peer, which believes the IKE SA is up, is told in an exchange of its own (section 2.21.2). That ends the
+// IKE SA without a Delete, but Libreswan 5 does not heed it there and would keep the child, into which what it sends is lost: the Delete it heeds.
 func (x *authExchange) reject(sa *SA, r *Refusal) {
 	sa.refused(r, "")
 	sa.done(x)
-	sa.close(ending{code: r.Code, why: r.Why, retry: true}, wire.NewNotify(wire.NotifyAuthenticationFailed, nil))
+	sa.close(ending{code: r.Code, why: r.Why, retry: true}, wire.NewNotify(wire.NotifyAuthenticationFailed, nil), deleteIKE())
 }
 
 func (x *authExchange) onFailure(sa *SA, r *Refusal) {

@@ -107,7 +107,8 @@ func TestTrap_CVE_2_RefusalRepeated(t *testing.T) {
 	}
 }
 
-// TestInitiatorRejects: the responder's proof or identity is wrong; it is told in an INFORMATIONAL and drops what it had (trap 63).
+// TestInitiatorRejects: the responder's proof or identity is wrong; it is told in an INFORMATIONAL and drops what it had (trap 63). A Delete is in it too, for peers that heed
+// nothing else there.
 func TestInitiatorRejects(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -127,7 +128,11 @@ func TestInitiatorRejects(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			n := newPair(t, setup{})
+			var told []wire.Payload
 			n.tamper(func(o *opened) bool {
+				if o.is(wire.Informational, false) {
+					told = o.ps
+				}
 				if !o.is(wire.IKEAuth, true) {
 					return false
 				}
@@ -136,6 +141,9 @@ func TestInitiatorRejects(t *testing.T) {
 			})
 			n.a.step(Initiate{})
 			n.run(time.Minute, func() bool { return n.a.finish != nil && n.b.finish != nil })
+			if d, ok := wire.Find[*wire.Delete](told); !ok || d.Protocol != wire.ProtoIKE || len(told) != 2 || len(notifies(told, wire.NotifyAuthenticationFailed)) != 1 {
+				t.Errorf("the peer is told %v", told)
+			}
 			n.a.wants(c.code, c.say...)
 			if n.a.finish == nil || n.b.finish == nil || len(n.a.claims) != 0 {
 				n.dump()

@@ -53,11 +53,13 @@ func (sa *SA) bad(x exchange, r *Refusal) {
 	sa.end(ending{code: r.Code, why: r.Why, retry: true})
 }
 
-// lastExchange is the last request of an IKE SA: Delete, or AUTHENTICATION_FAILED. Whatever comes of it, the machine ends.
-type lastExchange struct{ payload wire.Payload }
+// lastExchange is the last request of an IKE SA: Delete, and AUTHENTICATION_FAILED where that is why. Whatever comes of it, the machine ends.
+type lastExchange struct{ payloads []wire.Payload }
 
-func (*lastExchange) name() string                  { return "INFORMATIONAL" }
-func (x *lastExchange) start(sa *SA)                { sa.request(wire.Informational, closingSchedule(), x.payload) }
+func (*lastExchange) name() string { return "INFORMATIONAL" }
+func (x *lastExchange) start(sa *SA) {
+	sa.request(wire.Informational, closingSchedule(), x.payloads...)
+}
 func (*lastExchange) onResponse(sa *SA, _ *message) { sa.phase.overdue(sa) }
 func (*lastExchange) onFailure(sa *SA, _ *Refusal)  { sa.phase.overdue(sa) }
 
@@ -183,16 +185,16 @@ func (x *deleteExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
 func (sa *SA) onInfoRequest(m *message) {
 	deletes := wire.All[*wire.Delete](m.payloads)
 	mobile, then := sa.answerMobile(m)
-	if slices.ContainsFunc(deletes, func(d *wire.Delete) bool { return d.Protocol == wire.ProtoIKE }) {
-		sa.respond(mobile...)
-		sa.closedByPeer()
-		return
-	}
-	if n := errorNotify(m.payloads); n != nil && endsIKE(n.Kind) {
+	if n := errorNotify(m.payloads); n != nil && endsIKE(n.Kind) { // it tells why, also beside a Delete
 		sa.respond(mobile...)
 		if !sa.finished {
 			sa.fail(authRejected(sa, n))
 		}
+		return
+	}
+	if slices.ContainsFunc(deletes, func(d *wire.Delete) bool { return d.Protocol == wire.ProtoIKE }) {
+		sa.respond(mobile...)
+		sa.closedByPeer()
 		return
 	}
 	sa.heedAuthLifetime(m.payloads)

@@ -90,7 +90,7 @@ func (sa *SA) end(e ending) {
 }
 
 // close tells the peer by a last request that the IKE SA goes, and waits for its answer for a short time.
-func (sa *SA) close(e ending, last wire.Payload) {
+func (sa *SA) close(e ending, last ...wire.Payload) {
 	sa.queue, sa.postponed = nil, nil
 	sa.disown(e.why, false)
 	reason := "lowered"
