@@ -9,10 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"cygnet/xfrm"
 	"cygnet/xfrm/netcfg"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,6 +39,7 @@ type Driver struct {
 	socket  *socket
 	monitor *monitor
 	warn    func(error)
+	births  births
 
 	// spd is held while policies and their routes change together, and while Dump reads the one and sets the other.
 	spd    sync.Mutex
@@ -138,6 +141,9 @@ func (d *Driver) addSA(sa *xfrm.SA) error {
 	r, err := d.dialect.newSA(sa, 0)
 	if err != nil {
 		return err
+	}
+	if sa.Direction == xfrm.Out {
+		r.attr(nl.XFRMA_LTIME_VAL, born(d.births.next(sa.ReqID, uint64(time.Now().Unix()))))
 	}
 	if err = d.socket.do(r, nil); errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("%w: %v", xfrm.ErrExists, err)
