@@ -53,8 +53,14 @@ func fragmented(s *stage, own *rig.CygnetEnd) int {
 	return 0
 }
 
-// told is a line of strongSwan's log without its beginning.
-func told(line string) string { return line[strings.LastIndex(line, "] ")+2:] }
+// told is a line of a peer's log without its beginning.
+func told(line string) string {
+	_, text, _ := strings.Cut(line, "] ") // strongSwan
+	if _, libre, ok := strings.Cut(line, `"s2s" #`); ok {
+		_, text, _ = strings.Cut(libre, ": ")
+	}
+	return text
+}
 
 func TestUserspaceFragments(t *testing.T) {
 	t.Parallel()
@@ -119,4 +125,76 @@ func fragmentRows(t *testing.T, plane string) {
 		s.want(why != "" && strings.Contains(out, `fragmentation = "yes"`), "ikectl up says %s", out)
 		return why
 	})
+}
+
+// TestKernelLibreswanFragments: IKE_AUTH with certificates larger than any datagram passes links on which fragments of IP, or large datagrams at all, vanish. How large its own
+// fragments are Libreswan does not let anybody say: 576 octets on IPv4, 1280 on IPv6.
+func TestKernelLibreswanFragments(t *testing.T) {
+	needLibreswan(t)
+	a := newAuthority(t)
+	for i, c := range []struct {
+		link string
+		size int
+		v6   bool
+	}{{noLarge, 576, false}, {noFragments, 1280, false}, {noFragments, 1280, true}} {
+		for _, initiate := range []bool{true, false} {
+			if !spared(i, initiate) {
+				a.fragmentRow(t, c.link, c.size, c.v6, initiate)
+			}
+		}
+	}
+}
+
+func (a *authority) fragmentRow(t *testing.T, link string, size int, v6, initiate bool) {
+	path := map[bool]string{false: "IPv4", true: "IPv6"}[v6]
+	subject := fmt.Sprintf("IKE fragments of %d, %s dropped", size, map[string]string{noLarge: "larger ones", noFragments: "IP fragments"}[link])
+	line{peer: "Libreswan kernel", role: role(initiate), subject: subject, path: path}.run(t, func(s *stage) string {
+		s.lossy(link)
+		x := tunnel(s.Topology, rig.CBC, v6, v6)
+		if !initiate {
+			x = tunnelB(s.Topology, x)
+		}
+		x.Cygnet = fmt.Sprintf("fragment_size = %d\n", size)
+		x = a.equip(s, x, proofs{ours: "RSA 3072", theirs: "RSA 3072"})
+		if !initiate {
+			x = x.Mirror()
+		}
+		own, us, other := s.two("Libreswan", x, initiate, rig.CygnetOptions{Dataplane: "kernel"})
+		first, second := us, other
+		if !initiate {
+			first, second = other, us
+		}
+		capture, err := s.Capture()
+		s.must(err)
+		s.must(first.Up())
+		seen := capture.Stop()
+		ev, err := rig.Prove(s.Topology, first, second, x)
+		s.must(err)
+		s.want(fragmented(s, own) <= size, "fragments of up to %d octets, wanted %d", fragmented(s, own), size)
+		sent, got := s.fragments(seen, us.Site), s.fragments(seen, other.Site)
+		s.want(sent.number > 1 && got.number > 1 && sent.largest <= size, "on the WAN are %v of ours, %v of Libreswan's", sent, got)
+		s.must(first.Down())
+		s.must(rig.Gone(us))
+		s.must(rig.Gone(other))
+		return fmt.Sprintf("%v; Libreswan sent %v; no fragment of IP; sha256 %.12s", sent, got, ev.Hash)
+	})
+}
+
+// fragments of IKE messages that a gateway has sent.
+type fragments struct{ number, largest int }
+
+func (f fragments) String() string {
+	return fmt.Sprintf("%d fragments of up to %d octets", f.number, f.largest)
+}
+
+// fragments counts a site's, and wants none of IP.
+func (s *stage) fragments(seen []rig.Packet, from rig.Site) (f fragments) {
+	for _, p := range seen {
+		s.want(!p.Piece, "a fragment of IP: %s", p)
+		if p.SKF && (p.Src == from.WAN4 || p.Src == from.WAN6) {
+			f.number++
+			f.largest = max(f.largest, p.Size)
+		}
+	}
+	return f
 }

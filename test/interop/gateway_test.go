@@ -23,9 +23,14 @@ type gateway struct {
 
 // two starts cygnet and a peer of either kind, the initiator at A; x is what A is told.
 func (s *stage) two(peer string, x rig.Tunnel, initiate bool, o rig.CygnetOptions) (own *rig.CygnetEnd, us, other *gateway) {
+	return s.twoTold(peer, x, tunnelB(s.Topology, x), initiate, o)
+}
+
+// twoTold is two where y is what B is told.
+func (s *stage) twoTold(peer string, x, y rig.Tunnel, initiate bool, o rig.CygnetOptions) (own *rig.CygnetEnd, us, other *gateway) {
 	kernel := o.Dataplane == "kernel"
 	us, other = &gateway{Site: s.A, kernel: kernel, showsIKE: true}, &gateway{Site: s.B, kernel: kernel, showsIKE: peer != "Libreswan"}
-	ours, theirs := x, tunnelB(s.Topology, x)
+	ours, theirs := x, y
 	if !initiate {
 		us.Site, other.Site = other.Site, us.Site
 		ours, theirs = theirs, ours

@@ -17,6 +17,8 @@ type Packet struct {
 	DPort    uint16
 	SPI      uint32 // ESP, plain or in UDP
 	IKESA    string // IKE: "initiator's SPI/responder's SPI" as IKESA() has it
+	SKF      bool   // IKE: a fragment of a message (RFC 7383)
+	Piece    bool   // a fragment of an IP datagram
 	Size     int
 }
 
@@ -119,11 +121,13 @@ func parse(b []byte) (Packet, bool) {
 		if rest = b[min(len(b), int(b[0]&15)*4):]; binary.BigEndian.Uint16(b[6:])&0x1fff != 0 {
 			rest = nil
 		}
+		p.Piece = binary.BigEndian.Uint16(b[6:])&0x3fff != 0
 	case len(b) >= 40 && b[0]>>4 == 6:
 		p.Proto = b[6]
 		p.Src, _ = netip.AddrFromSlice(b[8:24])
 		p.Dst, _ = netip.AddrFromSlice(b[24:40])
 		rest = b[40:]
+		p.Piece = p.Proto == unix.IPPROTO_FRAGMENT
 	default:
 		return p, false
 	}
@@ -139,6 +143,7 @@ func parse(b []byte) (Packet, bool) {
 		}
 		if p.IKE() && len(data) >= 28 {
 			p.IKESA = fmt.Sprintf("%x/%x", data[:8], data[8:16])
+			p.SKF = data[16] == 53
 		}
 	case p.Proto == unix.IPPROTO_TCP && len(rest) >= 4:
 		p.SPort, p.DPort = binary.BigEndian.Uint16(rest), binary.BigEndian.Uint16(rest[2:])

@@ -1,8 +1,13 @@
 package rig
 
 import (
+	"crypto"
+	"crypto/rsa"
+	"encoding/base64"
 	"fmt"
+	"math/big"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -99,6 +104,9 @@ func libreProofs(t Tunnel) (conn, commands string, files Config) {
 		}
 	}
 	if p := t.RemoteProof; p != nil {
+		if p.Cert == nil {
+			conn += "  rightrsasigkey=0s" + rsaKey(p.Key) + "\n"
+		}
 		for i, c := range p.Trust {
 			files[fmt.Sprintf("etc/ipsec.d/trust-%d.pem", i)] = CertPEM(c)
 			run = append(run, fmt.Sprintf("certutil -A -n trust-%d -t CT,C,C -a -i /etc/ipsec.d/trust-%d.pem %s", i, i, nss))
@@ -110,6 +118,13 @@ func libreProofs(t Tunnel) (conn, commands string, files Config) {
 		conn += "  leftauth=" + strings.Replace(ours, "rsa-sha2", "rsasig", 1) + "\n  rightauth=" + strings.Replace(theirs, "rsa-sha2", "rsasig", 1) + "\n"
 	}
 	return conn, strings.Join(append(run, ""), " && "), files
+}
+
+// rsaKey is the public half of an RSA key as RFC 3110 section 2 has it, in base 64.
+func rsaKey(key crypto.Signer) string {
+	k := key.Public().(*rsa.PublicKey)
+	e := big.NewInt(int64(k.E)).Bytes()
+	return base64.StdEncoding.EncodeToString(slices.Concat([]byte{byte(len(e))}, e, k.N.Bytes()))
 }
 
 // with adds the files of another configuration.

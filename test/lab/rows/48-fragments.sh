@@ -1,5 +1,5 @@
-# IKE messages in fragments on kernel ESP, on links that drop IP fragments or large datagrams: strongSwan, both roles.
+# IKE messages in fragments on kernel ESP, on links that drop IP fragments or large datagrams: strongSwan and Libreswan, both roles.
 # build: ./cmd/cygnetd ./cmd/ikectl ./test/interop
 # tags: interop
 # timeout: 300
-interop '^TestKernelFragments$'
+interop '^TestKernel(Libreswan)?Fragments$' -test.parallel 2
