@@ -44,33 +44,57 @@ func parseControl(oob []byte, zone string) (a arrival) {
 	return a
 }
 
-// source writes packet information that makes local the source address of a message into oob; without an address the kernel chooses.
-func source(oob *[oobSize]byte, local netip.Addr) []byte {
-	switch {
-	case !local.IsValid() || local.IsUnspecified():
-		return nil
-	case local.Is4():
-		data := header(oob, unix.IPPROTO_IP, unix.IP_PKTINFO, unix.SizeofInet4Pktinfo)
-		a := local.As4()
-		copy(data[4:], a[:]) // ifindex 0: routing chooses the link
-		return oob[:unix.CmsgSpace(unix.SizeofInet4Pktinfo)]
-	}
-	data := header(oob, unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, unix.SizeofInet6Pktinfo)
-	a := local.As16()
-	copy(data, a[:])
-	return oob[:unix.CmsgSpace(unix.SizeofInet6Pktinfo)]
+// controls are the control messages of what is sent.
+type controls struct {
+	buf [oobSize]byte
+	n   int
 }
 
-// header writes a struct cmsghdr, whose length field is a machine word, and returns the room for its data.
-func header(oob *[oobSize]byte, level, kind int32, size int) []byte {
-	clear(oob[:])
+func (c *controls) bytes() []byte { return c.buf[:c.n] }
+
+// source makes local the source address; without an address the kernel chooses.
+func (c *controls) source(local netip.Addr) {
+	switch {
+	case !local.IsValid() || local.IsUnspecified():
+	case local.Is4():
+		a := local.As4()
+		copy(c.put(unix.IPPROTO_IP, unix.IP_PKTINFO, unix.SizeofInet4Pktinfo)[4:], a[:]) // ifindex 0: routing chooses the link
+	default:
+		a := local.As16()
+		copy(c.put(unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, unix.SizeofInet6Pktinfo), a[:])
+	}
+}
+
+// class sets the traffic class; 0 is the socket's own.
+func (c *controls) class(domain uint16, tos uint8) {
+	level, kind := int32(unix.IPPROTO_IP), int32(unix.IP_TOS)
+	if domain == unix.AF_INET6 {
+		level, kind = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+	}
+	if tos != 0 {
+		binary.NativeEndian.PutUint32(c.put(level, kind, 4), uint32(tos))
+	}
+}
+
+// segment makes datagrams of size octets of what is sent, the last may be shorter; 0: it is one.
+func (c *controls) segment(size int) {
+	if size > 0 {
+		binary.NativeEndian.PutUint16(c.put(unix.IPPROTO_UDP, unix.UDP_SEGMENT, 2), uint16(size))
+	}
+}
+
+// put appends a struct cmsghdr, whose length field is a machine word, and returns the room for its data.
+func (c *controls) put(level, kind int32, size int) []byte {
+	b := c.buf[c.n:][:unix.CmsgSpace(size)]
+	c.n += len(b)
+	clear(b)
 	word := unix.CmsgLen(0) - 8
 	if word == 8 {
-		binary.NativeEndian.PutUint64(oob[:], uint64(unix.CmsgLen(size)))
+		binary.NativeEndian.PutUint64(b, uint64(unix.CmsgLen(size)))
 	} else {
-		binary.NativeEndian.PutUint32(oob[:], uint32(unix.CmsgLen(size)))
+		binary.NativeEndian.PutUint32(b, uint32(unix.CmsgLen(size)))
 	}
-	binary.NativeEndian.PutUint32(oob[word:], uint32(level))
-	binary.NativeEndian.PutUint32(oob[word+4:], uint32(kind))
-	return oob[unix.CmsgLen(0):]
+	binary.NativeEndian.PutUint32(b[word:], uint32(level))
+	binary.NativeEndian.PutUint32(b[word+4:], uint32(kind))
+	return b[unix.CmsgLen(0):][:size]
 }

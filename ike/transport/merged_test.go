@@ -2,7 +2,6 @@ package transport
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -55,10 +54,9 @@ func (s *sender) send(t testing.TB, datagrams ...[]byte) {
 // merged sends datagrams that one system call makes of b; over loopback they arrive as they were, in one.
 func (s *sender) merged(t testing.TB, segment int, datagrams ...[]byte) {
 	t.Helper()
-	var oob [oobSize]byte
-	data := header(&oob, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 2)
-	binary.NativeEndian.PutUint16(data, uint16(segment))
-	if _, _, err := s.WriteMsgUDP(bytes.Join(datagrams, nil), oob[:unix.CmsgSpace(2)], nil); err != nil {
+	var c controls
+	c.segment(segment)
+	if _, _, err := s.WriteMsgUDP(bytes.Join(datagrams, nil), c.bytes(), nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 type rawSocket struct {
 	conn *net.IPConn
 	family
+	out *outlet
 }
 
 func (t *Transport) openRaw(f family) (*rawSocket, error) {
@@ -68,18 +69,4 @@ func (t *Transport) rawFor(b *xfrm.Burst) (*rawSocket, error) {
 		}
 	}
 	return nil, fmt.Errorf("send ESP to %s without UDP: no raw socket is open", b.Remote.Addr())
-}
-
-func (s *rawSocket) send(b *xfrm.Burst) error {
-	var oob [oobSize]byte
-	info := source(&oob, b.Local.Addr().Unmap())
-	remote := b.Remote.Addr().Unmap()
-	to := &net.IPAddr{IP: remote.AsSlice(), Zone: remote.Zone()}
-	var first error
-	for _, packet := range b.Packets {
-		if _, _, err := s.conn.WriteMsgIP(packet, info, to); err != nil && first == nil {
-			first = fmt.Errorf("send %d octets of ESP to %s from %s: %w", len(packet), remote, b.Local.Addr(), cause(err))
-		}
-	}
-	return first
 }

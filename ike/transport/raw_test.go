@@ -65,14 +65,16 @@ func TestPacketInformation(t *testing.T) {
 		if want.IsLinkLocalUnicast() {
 			zone = "eth0"
 		}
-		var oob [oobSize]byte
-		b := source(&oob, want)
-		if got := parseControl(b, zone).local; got != want.WithZone(zone) {
+		var c controls
+		c.source(want)
+		if got := parseControl(c.bytes(), zone).local; got != want.WithZone(zone) {
 			t.Errorf("%v: read %v", want, got)
 		}
 	}
-	var oob [oobSize]byte
-	if source(&oob, netip.IPv4Unspecified()) != nil || source(&oob, netip.Addr{}) != nil {
+	var c controls
+	c.source(netip.IPv4Unspecified())
+	c.source(netip.Addr{})
+	if len(c.bytes()) != 0 {
 		t.Error("packet information without an address")
 	}
 	if a := parseControl(nil, ""); a.local.IsValid() {

@@ -38,7 +38,7 @@ func (t *Transport) SendESP(b *xfrm.Burst) error {
 		if err != nil {
 			return err
 		}
-		return s.send(b)
+		return s.out.send(b)
 	}
 	s, err := t.socketFor(p)
 	if err != nil {
@@ -48,13 +48,7 @@ func (t *Transport) SendESP(b *xfrm.Burst) error {
 		// On the IKE port the receiver would take it for an IKE message.
 		return fmt.Errorf("ESP in UDP from port %d: only the NAT traversal port %d carries it", b.Local.Port(), t.config.NATTPort)
 	}
-	var first error
-	for _, packet := range b.Packets {
-		if err := s.send(p, packet); err != nil && first == nil {
-			first = err
-		}
-	}
-	return first
+	return s.out.send(b)
 }
 
 // socketFor finds the socket of a path's family and local port.
@@ -83,9 +77,10 @@ func pathFamily(local, remote netip.Addr) (family, error) {
 }
 
 func (s *udpSocket) send(p ike.Path, data []byte) error {
-	var oob [oobSize]byte
+	var c controls
+	c.source(p.Local.Addr().Unmap())
 	to := netip.AddrPortFrom(p.Remote.Addr().Unmap(), p.Remote.Port())
-	_, _, err := s.conn.WriteMsgUDPAddrPort(data, source(&oob, p.Local.Addr().Unmap()), to)
+	_, _, err := s.conn.WriteMsgUDPAddrPort(data, c.bytes(), to)
 	if err != nil {
 		return fmt.Errorf("send %d octets to %s from %s: %w", len(data), p.Remote, p.Local, cause(err))
 	}

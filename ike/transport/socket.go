@@ -43,6 +43,7 @@ type udpSocket struct {
 	port uint16
 	natt bool
 	many bool // ESP comes by it
+	out  *outlet
 }
 
 func (t *Transport) openUDP(f family, port uint16) (*udpSocket, error) {

@@ -72,6 +72,11 @@ func (t *Transport) start() error {
 		if err != nil {
 			return err
 		}
+		runs := s.natt && segments(conn)
+		if s.natt && !runs {
+			t.note("the kernel does not send several datagrams as one (UDP_SEGMENT, Linux 4.18): sending ESP is slower")
+		}
+		s.out = newOutlet(conn, s.domain, runs)
 		buffers := fewBuffers
 		if s.many {
 			buffers = manyBuffers
@@ -83,6 +88,7 @@ func (t *Transport) start() error {
 		if err != nil {
 			return err
 		}
+		s.out = newOutlet(conn, s.domain, false)
 		loops = append(loops, t.newLoop(conn, manyBuffers, 0, s.classify))
 	}
 	for _, l := range loops {
