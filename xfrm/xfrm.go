@@ -247,9 +247,10 @@ type Capabilities struct {
 	Encr      map[alg.Encr]bool
 	Integ     map[alg.Integ]bool
 	ESN       bool
-	PlainESP  bool // ESP without UDP can be sent and received
-	NATT      bool // UDP encapsulation can be sent and received
-	MustEncap bool // prefers UDP encapsulation even without NAT (userspace): a NAT is then pretended by the IKE machine
+	PlainESP  bool   // ESP without UDP can be sent and received
+	NATT      bool   // UDP encapsulation can be sent and received
+	Offloads  string // userspace: what the kernel takes off this data plane's hands, for the operator
+	MustEncap bool   // prefers UDP encapsulation even without NAT (userspace): a NAT is then pretended by the IKE machine
 }
 
 // Driver is a data plane. Apply is safe for concurrent use.

@@ -84,7 +84,7 @@ func chooseOn(ctx context.Context, want string, c Config, host *netcfg.Host) (*d
 	if err != nil {
 		return nil, fmt.Errorf("no data plane: kernel: %w; userspace: %w", kernelErr, err)
 	}
-	p.caps.Why = kernelErr.Error()
+	p.caps.Why = fmt.Sprintf("%v; offloads of the TUN: %s", kernelErr, p.caps.Offloads)
 	return p, nil
 }
 

@@ -111,6 +111,7 @@ type gateway struct {
 	conn   *net.UDPConn
 
 	warnings chan error
+	longest  atomic.Int64 // packets of a burst that was sent; of startFast
 }
 
 func (g *gateway) start(t *testing.T) {

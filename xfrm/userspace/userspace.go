@@ -145,7 +145,7 @@ func (d *Driver) Capabilities() xfrm.Capabilities {
 	c := xfrm.Capabilities{
 		Name: "userspace", Why: d.config.Why,
 		Encr: make(map[alg.Encr]bool), Integ: make(map[alg.Integ]bool),
-		ESN: true, PlainESP: d.config.PlainESP, NATT: true,
+		Offloads: (*d.dev.Load()).offloads().String(), ESN: true, PlainESP: d.config.PlainESP, NATT: true,
 		// Only UDP can be sent and received in batches.
 		MustEncap: true,
 	}
