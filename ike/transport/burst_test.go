@@ -61,6 +61,11 @@ func TestSendRun(t *testing.T) {
 			all.Wait()
 		}
 	}
+	for _, s := range a.udp {
+		if s.out.refused.some.Load() {
+			t.Error("more was given to the kernel as one than it takes")
+		}
+	}
 }
 
 // What is not the run that it says is sent as what it is.
