@@ -27,11 +27,12 @@ const innerMTU = 1400
 
 // options of a run.
 type options struct {
-	rounds int
-	smoke  bool
-	each   time.Duration // of one measurement
-	cache  string        // folder of the programs that are built
-	only   string
+	rounds  int
+	smoke   bool
+	each    time.Duration // of one measurement
+	cache   string        // folder of the programs that are built
+	only    string
+	verbose bool
 }
 
 func main() {
@@ -40,6 +41,7 @@ func main() {
 	flag.BoolVar(&o.smoke, "smoke", false, "short: fail only at worse than half of what must be reached")
 	flag.DurationVar(&o.each, "each", 0, "length of one measurement (1s, with -smoke 500ms)")
 	flag.StringVar(&o.only, "only", "", "contestants, separated by commas (all)")
+	flag.BoolVar(&o.verbose, "v", false, "print every measurement")
 	flag.Parse()
 	if o.rounds == 0 {
 		o.rounds = 5

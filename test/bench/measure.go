@@ -33,6 +33,17 @@ func (r results) add(f figure, c *contestant, v float64) {
 	r[f][c.name] = append(r[f][c.name], v)
 }
 
+// print shows what a round has measured of a contestant so far.
+func (r results) print(c *contestant, round int) {
+	fmt.Printf("  %s:", c.name)
+	for _, f := range figures() {
+		if v := r[f][c.name]; len(v) > round {
+			fmt.Printf(" %s %s;", f, short(v[round]))
+		}
+	}
+	fmt.Println()
+}
+
 // median of an unordered list; 0 when it is empty.
 func median(v []float64) float64 {
 	if len(v) == 0 {
@@ -72,6 +83,9 @@ func measure(ctx context.Context, o options, all []*contestant) (results, error)
 				}
 				if err := step(ctx, o, c, r); err != nil {
 					return nil, fmt.Errorf("%s, round %d: %w", c.name, round+1, err)
+				}
+				if o.verbose {
+					r.print(c, round)
 				}
 			}
 		}
