@@ -11,9 +11,9 @@ import (
 // stands on another IKE SA, as when the peer is authenticated anew, that one goes on sending. So the policies of the new one stand behind its
 // until something shows that the peer has it (RFC 7296 section 2.8, which says so of rekeys).
 
-// behindLimit: the new one sends at the latest then: an answer that was lost has been repeated, and the older instance may lead nowhere. It is less than
-// what the side that replaces an IKE SA waits before it deletes the old one.
-const behindLimit = time.Second
+// behindLimit: the new one sends at the latest then: an answer that was lost has been repeated, which takes many peers 4 s, and the older instance may lead
+// nowhere. When the peer deletes that one the new one has its place at once.
+const behindLimit = 5 * time.Second
 
 // stepForward has a child send, although an older instance of it may stand.
 func (sa *SA) stepForward(c *child) {

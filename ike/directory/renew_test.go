@@ -91,6 +91,26 @@ func TestReauthenticateGrows(t *testing.T) {
 	s.wait(renewGrace, "1: lower, carried by another")
 }
 
+// The old IKE SA ends by itself before the new one has replaced it, and the peer has made one of its own: from then on they are duplicates, and the end of ours is not forgotten.
+func TestReauthenticateBoth(t *testing.T) {
+	b := site("b", policy.StartManual)
+	b.Local.ID, b.Remote.ID = b.Remote.ID, b.Local.ID // what the peer starts stays
+	claim := ike.Claim{Connection: "b", Peer: b.Remote.ID}
+	s := newStory(t, b)
+	s.do(Claimed{1, claim})
+	s.up(1, "lan")
+	s.now = s.now.Add(time.Hour)
+	s.do(Reauthenticate{1}, "start b lan not alone")
+	s.do(Claimed{3, claim})
+	s.up(3, "lan")
+	s.do(Opened{"b", 2})
+	claim.Initiated = true
+	s.do(Claimed{2, claim})
+	s.up(2, "lan")
+	s.do(Finished{1, ike.Finish{Connection: "b", Code: ike.CodeClosed}})
+	s.wait(duplicateGrace, "2: lower, carried by another")
+}
+
 // A child that was taken down here by name and that the peer has brought up again is renewed with the others.
 func TestReauthenticateWhatThePeerWants(t *testing.T) {
 	s := reauth(t, true)

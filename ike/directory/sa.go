@@ -257,11 +257,10 @@ func compareIdentities(a, b auth.Identity) int {
 
 // endDuplicates lowers what the rule gives up. Only the end that started an IKE SA lowers it, once the survivor carries its children.
 func (t turn) endDuplicates(c *connection) {
-	var waits ike.Time
 	for _, a := range c.serving() {
 		if !a.initiated {
-			if at := t.endStranger(c, a); at != 0 && (waits == 0 || at.Before(waits)) {
-				waits = at
+			if at := t.endStranger(c, a); at != 0 {
+				c.dropBy(at)
 			}
 			continue
 		}
@@ -274,21 +273,15 @@ func (t turn) endDuplicates(c *connection) {
 			continue // ends with one identity cannot agree, so both IKE SAs stay
 		}
 		if !keep.covers(a) {
-			at := t.complete(c, keep, a)
-			if waits == 0 || at.Before(waits) {
-				waits = at
-			}
+			c.dropBy(t.complete(c, keep, a))
 			continue
 		}
 		if at := max(keep.grown, a.grown).Add(duplicateGrace); t.now.Before(at) {
-			if waits == 0 || at.Before(waits) {
-				waits = at
-			}
+			c.dropBy(at)
 			continue
 		}
 		t.lower(a, ike.Lower{Why: "duplicate: another IKE SA with the same peer stays", Carried: true})
 	}
-	c.dropAt = waits
 }
 
 // endStranger: the peer has started a, we have started another that carries the same, and the peer has not ended a, as the rule would have it. Of the two the later one stays: the peer

@@ -178,8 +178,9 @@ func (t turn) settle(c *connection) {
 	if c.nextTry != 0 && !t.now.Before(c.nextTry) {
 		c.nextTry = 0
 	}
+	c.dropAt = 0
+	t.renewed(c) // first: what is no longer renewed may be a duplicate
 	t.endDuplicates(c)
-	t.renewed(c)
 	t.endIdle(c)
 	if len(c.serving()) > 0 {
 		t.raiseMissing(c)
