@@ -332,6 +332,7 @@ func TestTrap_4303_7_TFC(t *testing.T) {
 		want int // octets; -1: refused
 	}{
 		{"IPv4", v4, NextIPv4, 24},
+		{"IPv4 header alone", append([]byte{0x45, 0, 0, 20}, make([]byte, 16)...), NextIPv4, 20},
 		{"IPv4 with TFC padding", append(bytes.Clone(v4), 9, 9, 9), NextIPv4, 24},
 		{"IPv4 cut short", v4[:23], NextIPv4, -1},
 		{"IPv4 as IPv6", v4, NextIPv6, -1},

@@ -419,6 +419,19 @@ func TestDiffAtStart(t *testing.T) {
 	}
 }
 
+// What is missing is put back in the order in which it was claimed.
+func TestDiffKeepsTheOrderOfClaims(t *testing.T) {
+	l := New()
+	var all []string
+	for i := range 16 {
+		at := outSlot("10.1.0.0/16", fmt.Sprintf("10.%d.0.0/16", 2+i*7%16))
+		book(t, l, xfrm.Owner(fmt.Sprint("conn:", i)), xfrm.Batch{Claims: []xfrm.Claim{block(at)}})
+		all = append(all, xfrm.OpName(xfrm.PutPolicy{Policy: xfrm.Policy{Slot: at}})+" action 1 SPI 0")
+	}
+	ops, _ := l.Diff(xfrm.State{})
+	want(t, ops, all...)
+}
+
 // Only lineages without SA and claim are forgotten, however many others come and go.
 func TestHeldLineagesAreKept(t *testing.T) {
 	l := New()
