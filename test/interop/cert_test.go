@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"cmp"
 	"crypto"
 	"fmt"
 	"os"
@@ -72,9 +73,12 @@ type proofs struct {
 	raw         bool
 	oursShown   string // in the peer's log, strongSwan's or Libreswan's words: a part of a line
 	theirsShown string // in our status
+	initiator   string // the same where the peer initiates, if it is another then
+	cannot      string // why we refuse the peer as initiator, in our words: what it does then is wrong
 	dn          bool   // the identities are the certificates' subjects
 	own         string // further keys of cygnet's connection, of strongSwan's, and of its daemon
 	swan        string
+	libre       string // Libreswan's method, in place of the one that fits the key
 	daemon      string
 	hears       [2]string // in strongSwan's log where we initiate, and where we respond
 }
@@ -108,7 +112,7 @@ func (a *authority) equip(s *stage, x rig.Tunnel, c proofs) rig.Tunnel {
 			return &rig.Proof{Key: a.key(s, kind, name)}
 		}
 		p := a.proof(s, ca, kind, name)
-		p.PKCS1 = c.pkcs1
+		p.PKCS1, p.Libre = c.pkcs1, cmp.Or(c.libre, p.Libre)
 		return p
 	}
 	x.LocalProof, x.RemoteProof = make(a.sub, c.ours, x.LocalID), make(a.peers, c.theirs, x.RemoteID)
@@ -135,8 +139,13 @@ func (a *authority) cert(t *testing.T, peer, plane string, initiate bool, c proo
 		if !initiate {
 			up, at = other.Renewer, [2]rig.End{other, us}
 		}
-		s.must(up.Up())
-		_, err := rig.Prove(s.Topology, at[0], at[1], x)
+		err := up.Up()
+		if c.cannot != "" && !initiate {
+			s.want(err != nil && strings.Contains(own.Log.String(), c.cannot), "up is %v, and we do not say %q", err == nil, c.cannot)
+			return peer + " cannot: " + c.cannot
+		}
+		s.must(err)
+		_, err = rig.Prove(s.Topology, at[0], at[1], x)
 		s.must(err)
 		said := heard(other, c.oursShown)
 		s.want(said != "", "%s does not say that we proved ourselves by %s", peer, c.oursShown)
@@ -145,7 +154,11 @@ func (a *authority) cert(t *testing.T, peer, plane string, initiate bool, c proo
 			s.want(hears == "" || len(swan.Said(hears)) > 0, "strongSwan does not say: %s", hears)
 		}
 		proved := s.proof(own)
-		s.want(strings.Contains(proved, c.theirsShown), "we do not say %q: %s", c.theirsShown, proved)
+		shown := c.theirsShown
+		if !initiate {
+			shown = cmp.Or(c.initiator, shown)
+		}
+		s.want(strings.Contains(proved, shown), "we do not say %q: %s", shown, proved)
 		s.must(up.Down())
 		s.must(rig.Gone(us))
 		s.must(rig.Gone(other))
@@ -194,14 +207,20 @@ func TestUserspaceCertificates(t *testing.T) {
 	}
 }
 
+// libreProofs has no Ed25519, which Libreswan 5.2 does not know. Its "rsasig" is PKCS #1 v1.5 and PSS: as initiator it signs with PSS. As initiator it
+// signs with ECDSA by the longest hash that both know.
 var libreProofs = []proofs{
 	{subject: "RSA-PSS", ours: "RSA 2048", theirs: "RSA 2048", oursShown: "RSASSA-PSS with SHA2_512", theirsShown: "RSA-PSS with SHA2-512"},
-	{subject: "RSA-PKCS1", ours: "RSA 3072", theirs: "RSA 3072", pkcs1: true, oursShown: "PKCS#1 1.5 RSA with SHA2_512", theirsShown: "RSA"},
-	{subject: "ECDSA P-256", ours: "P-256", theirs: "P-256", oursShown: "P-256 ECDSA with SHA2_256", theirsShown: "ECDSA with SHA2-"},
-	{subject: "ECDSA P-384", ours: "P-384", theirs: "P-384", oursShown: "P-384 ECDSA with SHA2_384", theirsShown: "ECDSA with SHA2-"},
+	{subject: "RSA-PKCS1", ours: "RSA 3072", theirs: "RSA 3072", pkcs1: true, oursShown: "PKCS#1 1.5 RSA with SHA2_512", theirsShown: "RSA PKCS #1 v1.5 with SHA2-512", initiator: "RSA-PSS with SHA2-512"},
+	{subject: "RSA with SHA-1", ours: "RSA 2048", theirs: "RSA 2048", libre: "rsa-sha1", own: "sha1_signatures = \"yes\"\n", oursShown: "PKCS#1 1.5 RSA with SHA1 signature", theirsShown: "RSA PKCS #1 v1.5 with SHA-1"},
+	{subject: "ECDSA P-256", ours: "P-256", theirs: "P-256", oursShown: "P-256 ECDSA with SHA2_256", theirsShown: "ECDSA with SHA2-256", initiator: "ECDSA with SHA2-512"},
+	{subject: "ECDSA P-384", ours: "P-384", theirs: "P-384", oursShown: "P-384 ECDSA with SHA2_384", theirsShown: "ECDSA with SHA2-384", initiator: "ECDSA with SHA2-512"},
 	{subject: "certificate, PSK back", ours: "P-256", theirs: "", oursShown: "P-256 ECDSA with SHA2_256", theirsShown: "PSK"},
-	// As an initiator that wants a PSK, Libreswan announces no hash algorithms, so that its own signature is one of before RFC 7427: RSA with SHA-1.
-	{subject: "PSK, certificate back", ours: "", theirs: "RSA 2048", own: "sha1_signatures = \"yes\"\n", oursShown: "authby=secret", theirsShown: "RSA"},
+	{subject: "RSA certificate, PSK back", ours: "RSA 2048", theirs: "", oursShown: "RSASSA-PSS with SHA2_512", theirsShown: "PSK"},
+	// As an initiator that wants a PSK, Libreswan announces no hash algorithms, so that its own signature is one of before RFC 7427: RSA with SHA-1; and of ECDSA the method of P-521,
+	// whatever its key.
+	{subject: "PSK, certificate back", ours: "", theirs: "RSA 2048", own: "sha1_signatures = \"yes\"\n", oursShown: "authby=secret", theirsShown: "RSA-PSS with SHA2-512", initiator: "RSA PKCS #1 v1.5 with SHA-1"},
+	{subject: "PSK, ECDSA certificate back", ours: "", theirs: "P-256", oursShown: "authby=secret", theirsShown: "ECDSA with SHA2-512", cannot: "the peer signs by ECDSA with P-521 (method 11), its key is ECDSA P-256"},
 }
 
 // TestKernelCertificates is the same on the kernel's ESP, and with Libreswan.

@@ -47,7 +47,7 @@ type Proof struct {
 	Trust  []*x509.Certificate // the CAs that the other end believes in
 	CRL    []byte              // PEM, a file of the other end
 	PKCS1  bool                // it signs with RSASSA-PKCS1-v1_5, not with RSASSA-PSS
-	Libre  string              // how Libreswan names its method: "rsa", "ecdsa"
+	Libre  string              // how Libreswan names its method: "ecdsa", "rsa-sha1"; "rsa" is by PKCS1
 	Silent bool                // as strongSwan: it does not ask for certificates
 }
 

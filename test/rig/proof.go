@@ -85,8 +85,8 @@ func libreProofs(t Tunnel) (conn, commands string, files Config) {
 		switch {
 		case p == nil:
 			return "secret"
-		case p.Libre == "ecdsa":
-			return "ecdsa"
+		case p.Libre != "rsa":
+			return p.Libre
 		case p.PKCS1:
 			return "rsasig"
 		}
