@@ -84,9 +84,11 @@ func measure(ctx context.Context, o options, all []*contestant) (results, error)
 				if err := step(ctx, o, c, r); err != nil {
 					return nil, fmt.Errorf("%s, round %d: %w", c.name, round+1, err)
 				}
-				if o.verbose {
-					r.print(c, round)
-				}
+			}
+		}
+		for _, c := range all {
+			if o.verbose {
+				r.print(c, round)
 			}
 		}
 	}
