@@ -125,9 +125,10 @@ func (f *fakeGuards) list() ([]guard, error) { return f.have, nil }
 // bench is a driver between a fake TUN and bursts that the test sees.
 type bench struct {
 	*Driver
-	tun  *fakeTUN
-	host *fakeHost
-	sent chan xfrm.Burst
+	tun     *fakeTUN
+	host    *fakeHost
+	sent    chan xfrm.Burst
+	Receive func(*xfrm.Burst) // one receive loop
 }
 
 func newBench(t testing.TB) *bench {
@@ -144,6 +145,7 @@ func newBench(t testing.TB) *bench {
 		net: b.host, rules: &b.host.rules, guards: &b.host.guards, marked: true, ports: [2]uint16{500, 4500},
 		routes: map[netip.Prefix][]netcfg.Route{}, link: netcfg.Link{Name: c.TUN, Up: true},
 	})
+	b.Receive = b.Receiver()
 	t.Cleanup(func() { b.Close() })
 	return b
 }

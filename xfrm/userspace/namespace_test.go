@@ -178,13 +178,13 @@ func (g *gateway) send(b *xfrm.Burst) error {
 }
 
 func (g *gateway) receive(conn *net.UDPConn, d *Driver) {
-	buf := make([]byte, 65536)
+	buf, receive := make([]byte, 65536), d.Receiver()
 	for {
 		n, from, err := conn.ReadFromUDPAddrPort(buf)
 		if err != nil {
 			return
 		}
-		d.Receive(&xfrm.Burst{Local: g.outer, Remote: from, Packets: [][]byte{buf[:n]}})
+		receive(&xfrm.Burst{Local: g.outer, Remote: from, Packets: [][]byte{buf[:n]}})
 	}
 }
 

@@ -9,42 +9,64 @@ import (
 	"cygnet/xfrm/esp"
 )
 
-// Receiver makes what takes the bursts of one receive loop.
-func (d *Driver) Receiver() func(*xfrm.Burst) {
-	parts := make([][]byte, 1)
-	return func(b *xfrm.Burst) { d.receive(b, parts) }
+// receiver takes the bursts of one receive loop. It shares nothing with others but the driver's tables and the locks of SAs.
+type receiver struct {
+	d      *Driver
+	out    *coalescer
+	passed passed
+	inner  [][]byte // of one run of packets
 }
 
-// Receive opens the packets of a burst, in place, and delivers what is in them to the TUN. It is safe for concurrent use.
-func (d *Driver) Receive(b *xfrm.Burst) { d.receive(b, make([][]byte, 1)) }
+// Receiver makes what takes the bursts of one receive loop: it opens their packets in place and delivers what is in them to the TUN.
+func (d *Driver) Receiver() func(*xfrm.Burst) {
+	r := &receiver{d: d, out: newCoalescer(func(packets int) { d.drops.writing.Add(uint64(packets)) })}
+	return r.receive
+}
 
-func (d *Driver) receive(b *xfrm.Burst, parts [][]byte) {
-	t, now := d.tables.Load(), time.Now().Unix()
-	for _, p := range b.Packets {
-		if len(p) < 8 {
-			d.drops.opening[esp.Malformed].Add(1)
+func (r *receiver) receive(b *xfrm.Burst) {
+	t, now := r.d.tables.Load(), time.Now().Unix()
+	r.out.use(*r.d.dev.Load())
+	for rest := b.Packets; len(rest) > 0; {
+		if len(rest[0]) < 8 {
+			r.d.drops.opening[esp.Malformed].Add(1)
+			rest = rest[1:]
 			continue
 		}
-		id := xfrm.SAID{Dst: b.Local.Addr(), SPI: binary.BigEndian.Uint32(p), Proto: xfrm.ProtoESP}
-		s := t.inbound(id)
-		if s == nil {
-			d.drops.unknownSPI.Add(1)
-			continue
+		spi, n := binary.BigEndian.Uint32(rest[0]), 1
+		for n < len(rest) && len(rest[n]) >= 8 && binary.BigEndian.Uint32(rest[n]) == spi {
+			n++
 		}
-		if inner := d.open(s, p, b.Remote, now); inner != nil {
-			parts[0] = inner
-			if err := (*d.dev.Load()).write(vnet{}, parts); err != nil {
-				d.drops.writing.Add(1)
-			}
+		if s := t.inbound(xfrm.SAID{Dst: b.Local.Addr(), SPI: spi, Proto: xfrm.ProtoESP}); s != nil {
+			r.run(s, rest[:n], b.Remote, now)
+		} else {
+			r.d.drops.unknownSPI.Add(uint64(n))
 		}
+		rest = rest[n:]
+	}
+	if !b.More {
+		r.out.flush()
+	}
+}
+
+// run opens packets of one SA. Its lock is not held while the TUN is written to.
+func (r *receiver) run(s *sa, packets [][]byte, from netip.AddrPort, now int64) {
+	r.inner = r.inner[:0]
+	s.mu.Lock()
+	for _, p := range packets {
+		if inner := r.open(s, p, from, now); inner != nil {
+			r.inner = append(r.inner, inner)
+		}
+	}
+	s.mu.Unlock()
+	for _, p := range r.inner {
+		r.out.add(p)
 	}
 }
 
 // open is RFC 4301 section 5.2 for one packet: authenticate and decrypt, then check that the SA may carry what is in it. It returns nil
-// for a packet that goes no further.
-func (d *Driver) open(s *sa, p []byte, from netip.AddrPort, now int64) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// for a packet that goes no further. The caller holds the lock of s.
+func (r *receiver) open(s *sa, p []byte, from netip.AddrPort, now int64) []byte {
+	d := r.d
 	if s.hard {
 		d.drops.expired.Add(1)
 		return nil
@@ -67,7 +89,7 @@ func (d *Driver) open(s *sa, p []byte, from netip.AddrPort, now int64) []byte {
 		d.drops.opening[reason].Add(1)
 		return nil
 	}
-	if !allowed(s.state.Selectors, data) {
+	if !r.passed.allowed(s, data) {
 		d.drops.selectors.Add(1)
 		return nil
 	}

@@ -31,7 +31,7 @@ const (
 	offTCPSeq, offTCPFlags, offTCPSum = 4, 12, 16
 	offUDPLen, offUDPSum              = 4, 6
 
-	tcpFIN, tcpPSH, tcpCWR = 0x01, 0x08, 0x80
+	tcpFIN, tcpSYN, tcpRST, tcpPSH, tcpACK, tcpURG, tcpCWR = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x80
 )
 
 // complete does what the kernel left undone of the checksum of one packet. It is false when the header contradicts the packet.
