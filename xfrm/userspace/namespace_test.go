@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -112,6 +113,8 @@ type gateway struct {
 
 	warnings chan error
 	longest  atomic.Int64 // packets of a burst that was sent; of startFast
+
+	merging, unsummed, plain bool // UDP_SEGMENT and UDP_GRO; no UDP checksums; a TUN without offloads
 }
 
 func (g *gateway) start(t *testing.T) {
@@ -120,14 +123,22 @@ func (g *gateway) start(t *testing.T) {
 	g.warnings = make(chan error, 64)
 	g.do(func() {
 		lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-			return c.Control(func(fd uintptr) { asTransport(t, int(fd)) })
+			return c.Control(func(fd uintptr) {
+				asTransport(t, int(fd))
+				if g.merging {
+					_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_GRO, 1)
+				}
+				if g.unsummed {
+					_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_NO_CHECK, 1)
+				}
+			})
 		}}
 		var pc net.PacketConn
 		if pc, err = lc.ListenPacket(context.Background(), "udp", g.outer.String()); err != nil {
 			return
 		}
 		g.conn = pc.(*net.UDPConn)
-		g.driver, err = New(Config{Rand: rand.Reader, Send: g.send, Warn: g.warn})
+		g.driver, err = New(Config{Rand: rand.Reader, Send: g.send, Warn: g.warn, plainTUN: g.plain})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -169,6 +180,9 @@ func (g *gateway) warn(err error) {
 }
 
 func (g *gateway) send(b *xfrm.Burst) error {
+	if g.merging && b.Run && len(b.Packets) > 1 {
+		return g.sendRun(b)
+	}
 	for _, p := range b.Packets {
 		if _, err := g.conn.WriteToUDPAddrPort(p, b.Remote); err != nil {
 			return err
@@ -177,14 +191,55 @@ func (g *gateway) send(b *xfrm.Burst) error {
 	return nil
 }
 
+// sendRun is one system call (UDP_SEGMENT); over a wire of veth it arrives as one.
+func (g *gateway) sendRun(b *xfrm.Burst) error {
+	total := 0
+	for _, p := range b.Packets {
+		total += len(p)
+	}
+	oob := make([]byte, unix.CmsgSpace(2))
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&oob[0]))
+	h.Level, h.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
+	h.SetLen(unix.CmsgLen(2))
+	binary.NativeEndian.PutUint16(oob[unix.CmsgLen(0):], uint16(len(b.Packets[0])))
+	_, _, err := g.conn.WriteMsgUDPAddrPort(b.Packets[0][:total], oob, b.Remote)
+	return err
+}
+
+// receive gives the driver what can be read at once, held together.
 func (g *gateway) receive(conn *net.UDPConn, d *Driver) {
-	buf, receive := make([]byte, 65536), d.Receiver()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	deliver, buffers, oob := d.Receiver(), make([]byte, 16<<16), make([]byte, 64)
 	for {
-		n, from, err := conn.ReadFromUDPAddrPort(buf)
+		var got []xfrm.Burst
+		err := raw.Read(func(fd uintptr) bool {
+			for len(got) < 16 {
+				b := buffers[len(got)<<16:][: 1<<16 : 1<<16]
+				n, oobn, _, from, err := unix.Recvmsg(int(fd), b, oob, unix.MSG_DONTWAIT)
+				at, ok := from.(*unix.SockaddrInet4)
+				if err != nil || !ok {
+					break
+				}
+				burst := xfrm.Burst{Local: g.outer, Remote: netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)), More: true}
+				size := n
+				if oobn >= unix.CmsgSpace(4) { // the one message that was asked for
+					size = int(binary.NativeEndian.Uint32(oob[unix.CmsgLen(0):]))
+				}
+				burst.Packets = slices.Collect(slices.Chunk(b[:n], max(1, size)))
+				got = append(got, burst)
+			}
+			return len(got) > 0
+		})
 		if err != nil {
 			return
 		}
-		receive(&xfrm.Burst{Local: g.outer, Remote: from, Packets: [][]byte{buf[:n]}})
+		got[len(got)-1].More = false
+		for i := range got {
+			deliver(&got[i])
+		}
 	}
 }
 
