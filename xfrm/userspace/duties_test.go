@@ -168,3 +168,19 @@ func TestTrap_4303_2_TheLaneStopsBeforeTheSequenceEnds(t *testing.T) {
 		}
 	}
 }
+
+// What arrives in a packet that met congestion tells so, and what must not carry the mark goes nowhere.
+func TestReceiverDuties(t *testing.T) {
+	b := newBench(t)
+	b.apply(t, xfrm.AddSA{SA: testSA(xfrm.In, 0x1001, back)})
+	p := newPeer(t, 0x1001)
+	capable := udp4("10.2.0.9", "10.1.0.5", 1, 2, 10)
+	capable[1] = ect0
+	b.Receive(&xfrm.Burst{Local: local, Remote: remote, TOS: ce, Packets: [][]byte{p.seal(t, udp4("10.2.0.9", "10.1.0.5", 1, 2, 10)), p.seal(t, capable)}})
+	if got := wait(t, b.tun.out); trafficClass(got) != ce {
+		t.Errorf("traffic class %d, want congestion experienced", trafficClass(got))
+	}
+	if len(b.tun.out) != 0 || b.drops.ecn.Load() != 1 {
+		t.Errorf("%d more packets, %d dropped, want 0 and 1", len(b.tun.out), b.drops.ecn.Load())
+	}
+}

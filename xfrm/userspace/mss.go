@@ -7,7 +7,6 @@ import (
 
 const (
 	tcpHeaderLen = 20
-	tcpSYN       = 2
 
 	tcpOptionEnd  = 0
 	tcpOptionNone = 1

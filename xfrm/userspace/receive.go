@@ -37,7 +37,7 @@ func (r *receiver) receive(b *xfrm.Burst) {
 			n++
 		}
 		if s := t.inbound(xfrm.SAID{Dst: b.Local.Addr(), SPI: spi, Proto: xfrm.ProtoESP}); s != nil {
-			r.run(s, rest[:n], b.Remote, now)
+			r.run(s, rest[:n], b.Remote, b.TOS, now)
 		} else {
 			r.d.drops.unknownSPI.Add(uint64(n))
 		}
@@ -49,11 +49,11 @@ func (r *receiver) receive(b *xfrm.Burst) {
 }
 
 // run opens packets of one SA. Its lock is not held while the TUN is written to.
-func (r *receiver) run(s *sa, packets [][]byte, from netip.AddrPort, now int64) {
+func (r *receiver) run(s *sa, packets [][]byte, from netip.AddrPort, outer uint8, now int64) {
 	r.inner = r.inner[:0]
 	s.mu.Lock()
 	for _, p := range packets {
-		if inner := r.open(s, p, from, now); inner != nil {
+		if inner := r.open(s, p, from, outer, now); inner != nil {
 			r.inner = append(r.inner, inner)
 		}
 	}
@@ -65,7 +65,7 @@ func (r *receiver) run(s *sa, packets [][]byte, from netip.AddrPort, now int64) 
 
 // open is RFC 4301 section 5.2 for one packet: authenticate and decrypt, then check that the SA may carry what is in it. It returns nil
 // for a packet that goes no further. The caller holds the lock of s.
-func (r *receiver) open(s *sa, p []byte, from netip.AddrPort, now int64) []byte {
+func (r *receiver) open(s *sa, p []byte, from netip.AddrPort, outer uint8, now int64) []byte {
 	d := r.d
 	if s.hard {
 		d.drops.expired.Add(1)
@@ -91,6 +91,9 @@ func (r *receiver) open(s *sa, p []byte, from netip.AddrPort, now int64) []byte 
 	}
 	if !r.passed.allowed(s, data) {
 		d.drops.selectors.Add(1)
+		return nil
+	}
+	if !d.arrived(s, data, outer) {
 		return nil
 	}
 	return data
