@@ -85,7 +85,7 @@ func (f *fake) Reload(_ context.Context, emit func(control.Line) error) *control
 func exampleStatus() *control.Status {
 	return &control.Status{Version: "0.1.0", Dataplane: "userspace", Why: "this kernel has no ESP", Config: "the configuration on disk was changed after it was loaded", Counters: map[string]uint64{"packets": 12, "cookies": 3},
 		Connections: []control.Connection{
-			{Name: "site-b", State: "up", Wanted: "up", Start: "boot", WhenDown: "drop", IKE: []control.IKESA{{
+			{Name: "site-b", State: "up", Wanted: "up", Start: "boot", WhenDown: "drop", Traffic: control.Traffic{BytesIn: 1 << 30, BytesOut: 1 << 31, PacketsIn: 1 << 20, PacketsOut: 1 << 21}, IKE: []control.IKESA{{
 				SPIi: "0123456789abcdef", SPIr: "fedcba9876543210", Phase: "established", Initiator: true,
 				Local: "192.0.2.1:500", Remote: "198.51.100.7:4500", LocalID: "gw-a.example", RemoteID: "gw-b.example", Proof: "certificate of CN=gw-b, issued by CN=Sub, ECDSA with SHA2-256",
 				Suite: "AES-GCM-256, SHA2-256, MODP-2048", NAT: "remote", Fragmentation: "used", FragmentSize: 576, Seconds: 3725, RekeyIn: 10000, ReauthIn: 20000,
@@ -130,6 +130,7 @@ site-b: up (start boot, drop when down)
     out       c0000002  2.0 MiB  1500 packets
     last in   3s ago
     rekey     in 50m0s
+  traffic     in 1.0 GiB, 1048576 packets, out 2.0 GiB, 2097152 packets, under all keys
 `
 
 const otherSites = `

@@ -127,6 +127,9 @@ func (c *command) printConnection(conn *control.Connection) {
 	for _, sa := range conn.IKE {
 		c.printIKE(&sa)
 	}
+	if t := conn.Traffic; t != trafficOfNow(conn) {
+		c.row("traffic", fmt.Sprintf("in %s, %d packets, out %s, %d packets, under all keys", octets(t.BytesIn), t.PacketsIn, octets(t.BytesOut), t.PacketsOut))
+	}
 	if len(conn.Missing) > 0 && len(conn.IKE) > 0 {
 		c.row("not up", "child "+strings.Join(conn.Missing, ", "))
 	}
@@ -171,6 +174,17 @@ func fragmentWords(sa *control.IKESA) string {
 		return fmt.Sprintf("agreed, for messages above %d octets", sa.FragmentSize)
 	}
 	return "not agreed: large IKE messages need fragments of IP"
+}
+
+// trafficOfNow is that of the children that are there.
+func trafficOfNow(conn *control.Connection) (t control.Traffic) {
+	for _, sa := range conn.IKE {
+		for _, ch := range sa.Children {
+			t.BytesIn, t.BytesOut = t.BytesIn+ch.BytesIn, t.BytesOut+ch.BytesOut
+			t.PacketsIn, t.PacketsOut = t.PacketsIn+ch.PacketsIn, t.PacketsOut+ch.PacketsOut
+		}
+	}
+	return t
 }
 
 func (c *command) printIKE(sa *control.IKESA) {

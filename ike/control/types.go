@@ -62,6 +62,8 @@ type Connection struct {
 	NextTry  string   `json:"next_try,omitempty"`           // "in 8s"
 	LastEnd  string   `json:"last_end,omitempty"`           // of a connection that is down: how it ended, when that was no failure
 	IKE      []IKESA  `json:"ike,omitempty"`
+	// Traffic of all Child SAs since the daemon began, those that are gone included.
+	Traffic Traffic `json:"traffic,omitzero"`
 	// NotUp are those of Missing that have an error or are tried again, when there is an IKE SA.
 	NotUp   []ChildDown     `json:"not_up,omitempty"`
 	Refused []RefusedCaller `json:"refused,omitempty"` // the last one
@@ -69,6 +71,14 @@ type Connection struct {
 	RefusedChild []RefusedCaller `json:"refused_child,omitempty"`
 	// Closed: it was taken down here, and the peer is refused until it is brought up.
 	Closed bool `json:"closed,omitempty"`
+}
+
+// Traffic that Child SAs carried.
+type Traffic struct {
+	BytesIn    uint64 `json:"bytes_in"`
+	BytesOut   uint64 `json:"bytes_out"`
+	PacketsIn  uint64 `json:"packets_in"`
+	PacketsOut uint64 `json:"packets_out"`
 }
 
 // ChildDown is a child that is not up.

@@ -28,7 +28,8 @@ type plane struct {
 	box    *mailbox[request]
 	spis   map[xfrm.Owner]wire.SPI           // machines that have something here
 	usage  map[wire.SPI]map[xfrm.SAID]uint64 // packets at the last UsageQuery
-	failed error                             // a connection's policies could not be put
+	totals *totals
+	failed error // a connection's policies could not be put
 }
 
 // request is what others ask of the data plane.
@@ -64,7 +65,7 @@ type (
 
 func newPlane(d *Daemon, driver xfrm.Driver) *plane {
 	return &plane{
-		d: d, driver: driver, ledger: ledger.New(), box: newMailbox[request](),
+		d: d, driver: driver, ledger: ledger.New(), box: newMailbox[request](), totals: newTotals(),
 		spis: make(map[xfrm.Owner]wire.SPI), usage: make(map[wire.SPI]map[xfrm.SAID]uint64),
 	}
 }
@@ -160,6 +161,7 @@ func (p *plane) apply(owner xfrm.Owner, b xfrm.Batch) (reqid uint32, err error) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), applyTime)
 	defer cancel()
+	p.totals.before(ctx, p.driver, plan.Ops)
 	err = p.driver.Apply(ctx, plan.Ops)
 	for _, sa := range b.Add { // the driver has its own copies
 		sa.EncrKey.Wipe()
@@ -175,6 +177,7 @@ func (p *plane) apply(owner xfrm.Owner, b xfrm.Batch) (reqid uint32, err error) 
 		return 0, err
 	}
 	p.ledger.Commit(plan)
+	p.totals.added(b)
 	return plan.ReqID, nil
 }
 
@@ -184,6 +187,7 @@ func onlyRemoves(b xfrm.Batch) bool { return len(b.Add)+len(b.Claims)+len(b.Upda
 func (p *plane) tryAll(ops []xfrm.Op) {
 	ctx, cancel := context.WithTimeout(context.Background(), applyTime)
 	defer cancel()
+	p.totals.before(ctx, p.driver, ops)
 	for len(ops) > 0 {
 		err := p.driver.Apply(ctx, ops)
 		if err == nil {

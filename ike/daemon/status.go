@@ -140,13 +140,16 @@ func (b backend) Status(ctx context.Context) (*control.Status, *control.Failure)
 	if err := d.plane.driver.UsageAll(ctx, func(id xfrm.SAID, u xfrm.Usage) bool { usage[id] = u; return true }); err != nil {
 		d.log.Warnf("traffic counters cannot be read: %v", err)
 	}
+	traffic := d.plane.totals.read(usage)
 	of := make(map[string][]ike.Status)
 	for _, m := range machines {
 		of[m.Connection] = append(of[m.Connection], m)
 	}
 	st := &control.Status{Version: d.config.Version, Dataplane: d.caps.Name, Why: d.caps.Why, Config: d.configNotice(), Connections: []control.Connection{}, Counters: d.counts(machines)}
 	for _, conn := range d.snapshot.Load().Connections {
-		st.Connections = append(st.Connections, connectionStatus(conn, of[conn.Name], wanted[conn.Name], usage))
+		c := connectionStatus(conn, of[conn.Name], wanted[conn.Name], usage)
+		c.Traffic = traffic[conn.Name]
+		st.Connections = append(st.Connections, c)
 	}
 	return st, nil
 }
