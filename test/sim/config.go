@@ -12,6 +12,7 @@ import (
 
 // conn is a connection between two nodes, as both of them configure it.
 type conn struct {
+	further  int // networks behind the first end, for large messages
 	w        *world
 	number   int
 	ends     [2]*end
@@ -55,6 +56,17 @@ func (e *end) hostName() string { return e.node.name + ".example" }
 func (e *end) identity() string { return e.longName + e.hostName() }
 
 func (e *end) canStart() bool { return !e.any }
+
+// selectors of a child at an end, for its configuration.
+func (c *conn) selectors(k, side int) string {
+	text := fmt.Sprintf("%q", c.network(k, side)+c.protos[k])
+	for i := range c.further {
+		if side == 0 {
+			text += fmt.Sprintf(", %q", fmt.Sprintf("10.%d.%d.0/24", 200+c.number, 10*k+i)+c.protos[k])
+		}
+	}
+	return text
+}
 
 // network of a child at an end.
 func (c *conn) network(k, side int) string {
@@ -133,8 +145,8 @@ func (e *end) text(v variant) string {
 		esp = "aes192-sha512"
 	}
 	for k := range n {
-		fmt.Fprintf(&b, "[connection.%s.child.%s]\nlocal = [%q]\nremote = [%q]\nesp = %q\npfs = %q\n",
-			e.name(), childName(k), c.network(k, e.side)+c.protos[k], c.network(k, o.side)+c.protos[k], esp, c.pfs)
+		fmt.Fprintf(&b, "[connection.%s.child.%s]\nlocal = [%s]\nremote = [%s]\nesp = %q\npfs = %q\n",
+			e.name(), childName(k), c.selectors(k, e.side), c.selectors(k, o.side), esp, c.pfs)
 		b.WriteString(e.childLifetimes)
 	}
 	return b.String()

@@ -26,7 +26,7 @@ func (w *world) drawFragments() {
 }
 
 // drawNarrow makes the links of one in six IPv4 runs drop all IKE datagrams that do not fit into 576 octets of IP, as where a larger one would travel in fragments of IP and those
-// are dropped. Names so long that IKE_AUTH does not fit either have it cut smaller on repetition (RFC 7383 section 2.5.2). These dice, too, change nothing else in a run.
+// are dropped. Names so long, and so many networks, that IKE_AUTH does not fit either way have it cut smaller on repetition (RFC 7383 section 2.5.2). These dice, too, change nothing else in a run.
 func (w *world) drawNarrow() {
 	rng := rand.New(rand.NewPCG(w.opt.Seed, 576))
 	if rng.IntN(6) > 0 || w.nodes[0].addr.Is6() {
@@ -35,6 +35,7 @@ func (w *world) drawNarrow() {
 	w.saw("narrow links")
 	w.narrow = policy.SmallestIPv4
 	for _, c := range w.conns {
+		c.further = 8
 		for _, e := range c.ends {
 			e.longName = strings.Repeat(strings.Repeat("x", 60)+".", 3) + strings.Repeat("y", 1+rng.IntN(40)) + "."
 			if e.fragments == "fragmentation = \"no\"\n" {
