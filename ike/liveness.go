@@ -101,6 +101,9 @@ func (sa *SA) wakeLiveness() {
 
 // onUsage judges the traffic since the last look.
 func (sa *SA) onUsage(u UsageDone) {
+	if m := &sa.mobility; m.agreed && m.stray > sa.quiet.looked { // RFC 4555 section 3.12: the peer may not know where we are, or we where it is
+		u.Inbound = 0
+	}
 	sa.quiet.looked = sa.now
 	if at := cmp.Or(u.LastIn, sa.now); u.Inbound > 0 && at <= sa.now {
 		sa.reached(at)

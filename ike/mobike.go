@@ -40,6 +40,7 @@ type mobility struct {
 
 	held      *way         // where ESP goes until the peer has shown that it receives where IKE goes; nil: with IKE
 	guess     bool         // the path is only where authentic ESP of the peer came from
+	stray     Time         // when ESP last came from where the peer is not
 	doubt     Time         // until then no such packet counts, as the last guess was wrong
 	moving    Time         // the path changed then, and the peer has not confirmed it; 0: it has
 	tried     []netip.Addr // the peer's addresses from which no answer comes, since the last one came

@@ -350,3 +350,52 @@ func TestTrap_4555_10_NoNATs(t *testing.T) {
 		}
 	}
 }
+
+// TestTrap_4555_11_StrayESP: ESP that comes from where the peer is not moves nothing in the liveness of the peer: it is asked as if nothing had come (section 3.12). ESP from the right
+// address is a sign of life.
+func TestTrap_4555_11_StrayESP(t *testing.T) {
+	for _, stray := range []bool{false, true} {
+		n, _ := natA(t, setup{})
+		n.up()
+		n.b.sa.mobility.doubt = n.now.Add(time.Hour) // what comes from elsewhere is not followed now
+		n.b.usage = UsageDone{Inbound: 1}
+		n.hook = func(datagram) []datagram { return nil }
+		for end := n.now.Add(20 * time.Minute); n.now < end && n.b.finish == nil; n.run(5*time.Second, nil) {
+			if stray {
+				n.b.step(Mapping{ID: n.b.sa.children[0].inID(), From: netip.MustParseAddrPort("203.0.113.77:24500")})
+			}
+		}
+		if (n.b.finish != nil) != stray {
+			t.Errorf("stray ESP %v: finish %v", stray, n.b.finish)
+		}
+	}
+}
+
+// TestTrap_4555_12_ToldAddresses: b's own address is gone, and from its other no way leads to a's, but one to the further address that a has told. b asks there whether a receives
+// before ESP follows, and a follows what it is told (section 3.6).
+func TestTrap_4555_12_ToldAddresses(t *testing.T) {
+	n := roaming(t, setup{})
+	n.up()
+	n.a.step(PathChanged{Own: []netip.Addr{addrA, addrC}})
+	n.run(time.Second, nil)
+	if !slices.Contains(n.b.sa.mobility.peer, addrC) {
+		t.Fatalf("b knows %v", n.b.sa.mobility.peer)
+	}
+	n.rewire = func(to netip.Addr) *host {
+		switch to {
+		case addrC:
+			return n.a
+		case addrB2:
+			return n.b
+		}
+		return nil
+	}
+	n.b.source, n.b.unroutable = addrB2, []netip.Addr{addrA}
+	n.b.step(PathChanged{Own: []netip.Addr{addrB2}})
+	if n.b.aimed()[addrC] {
+		t.Error("ESP goes to an address that was only told")
+	}
+	n.a.source = addrC // from where it reaches b's other address
+	n.movesTo(addrC, addrB2)
+	n.b.tells("from where no way leads to 192.0.2.1, but to 203.0.113.50")
+}

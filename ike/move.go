@@ -79,8 +79,17 @@ func (sa *SA) seek(why string, dead bool) {
 func (sa *SA) candidates(dead bool) (list []netip.Addr) {
 	m := &sa.mobility
 	now := sa.path.Remote.Addr()
-	if !m.agreed || !m.begun {
+	switch {
+	case !m.agreed:
 		return []netip.Addr{now}
+	case !m.begun: // its own address is gone; only then does a responder use what it was told (section 3.6)
+		list = []netip.Addr{now}
+		for _, a := range m.peer {
+			if a != now && sa.reachable(a) {
+				list = append(list, a)
+			}
+		}
+		return list
 	}
 	if !dead {
 		m.tried = nil
@@ -143,9 +152,19 @@ func (sa *SA) found(d ResolveDone, why string) {
 	case !m.agreed:
 		sa.renew(fmt.Sprintf("%s, from %v to %v, and the peer does not do MOBIKE", why, sa.path.Local.Addr(), to.Local.Addr()))
 	case !m.begun: // section 3.5: the one case in which the responder moves by itself
+		from := sa.way()
 		sa.path.Local = to.Local
 		m.rehost(to.Local)
-		sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("%s: from now on at %v", why, to.Local.Addr())})
+		text := fmt.Sprintf("%s: from now on at %v", why, to.Local.Addr())
+		if to.Remote != sa.path.Remote {
+			text += fmt.Sprintf(", from where no way leads to %v, but to %v", sa.path.Remote.Addr(), to.Remote.Addr())
+			sa.path, m.moving = to, sa.now
+		}
+		sa.report(Report{Code: CodeMoved, Text: text})
+		if m.held == nil && !slices.Contains(m.proven, sa.path.Remote.Addr()) {
+			m.hold(from)
+			sa.verifyRoute()
+		}
 		sa.carry()
 		sa.redirect()
 		m.unsure = true

@@ -204,11 +204,15 @@ func (sa *SA) moveTo(p Path) {
 
 // onMapping: authentic ESP comes from another address or port.
 func (sa *SA) onMapping(e Mapping) {
-	if c := sa.childByInbound(e.ID); c == nil || !sa.nat.remote || sa.nat.local || e.From == sa.path.Remote {
+	if sa.childByInbound(e.ID) == nil || e.From == sa.way().path.Remote {
 		return
 	}
-	sa.lastHeard = sa.now
-	sa.remap(Path{Local: sa.path.Local, Remote: e.From})
+	if sa.mobility.stray = sa.now; !sa.nat.remote || sa.nat.local || e.From == sa.path.Remote {
+		return
+	}
+	if sa.remap(Path{Local: sa.path.Local, Remote: e.From}); sa.way().path.Remote == e.From { // it is where the peer is
+		sa.lastHeard, sa.mobility.stray = sa.now, 0
+	}
 }
 
 // keepaliveDue: RFC 3948 section 4: the side behind the NAT keeps its mapping alive when it has sent nothing.
