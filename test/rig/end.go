@@ -46,6 +46,8 @@ type Tunnel struct {
 	Libre             string  // further keys of Libreswan's connection, each line indented
 	Rekey             int     // the child is rekeyed by this gateway after so many seconds, and may live for a minute; 0: as it likes
 	SwanDaemon        string  // further keys of charon itself
+	SwanRemote        string  // further keys of strongSwan's section "remote"
+	SwanRoot          string  // the path of test/lab/peers-root, for its strongSwan in place of this machine's
 	Plain             bool    // Libreswan alone: never ESP in UDP
 	More              []Child // beside "lan", which the fields above describe
 }

@@ -45,6 +45,12 @@ func StartSwan(ns NS, dir string, t Tunnel, kernel bool) (*Swan, error) {
 		libipsec = ""
 	}
 	local, remote, signs, credentials := swanProofs(t)
+	if t.SwanRemote != "" {
+		remote += "\n      " + t.SwanRemote
+	}
+	if t.SwanRoot != "" {
+		libipsec += "revocation curl "
+	}
 	files := Config{
 		"strongswan.conf": fmt.Sprintf(`charon {
   load = openssl aes aesni sha1 sha2 hmac gcm chapoly kdf drbg random nonce curve25519 gmp pem pkcs1 pkcs8 x509 pubkey constraints %skernel-netlink socket-default vici
@@ -73,6 +79,10 @@ func StartSwan(ns NS, dir string, t Tunnel, kernel bool) (*Swan, error) {
 	}
 	os.Remove(filepath.Join(dir, "vici")) // of one that was killed
 	cmd := ns.Command("sh", "-c", "mount -t tmpfs tmpfs /run && exec "+charon)
+	if t.SwanRoot != "" { // its environment is empty, and its /run its own
+		cmd = ns.Command(t.SwanRoot, "--exec", "env", "STRONGSWAN_CONF="+filepath.Join(dir, "strongswan.conf"), "PATH=/usr/sbin:/usr/bin", "charon-systemd")
+		cmd.Dir = dir
+	}
 	cmd.Env = append(os.Environ(), "STRONGSWAN_CONF="+filepath.Join(dir, "strongswan.conf"))
 	var err error
 	if s.Daemon, err = start(ns, cmd); err != nil {
