@@ -353,12 +353,13 @@ func TestCoalescedPacketsAreTheSame(t *testing.T) {
 // What is merged, and where a run ends.
 func TestCoalescing(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	steady := func(f testFlow, n int) (all [][]byte) {
+	flagged := func(f testFlow, n, size int, flags byte) (all [][]byte) {
 		for range n {
-			all = append(all, f.packet(r, 1000, 0))
+			all = append(all, f.packet(r, size, flags))
 		}
 		return all
 	}
+	steady := func(f testFlow, n int) [][]byte { return flagged(f, n, 1000, 0) }
 	change := func(f testFlow, edit func(p []byte)) [][]byte {
 		all := steady(f, 4)
 		edit(all[2])
@@ -370,6 +371,12 @@ func TestCoalescing(t *testing.T) {
 		return all
 	}
 	tcp4, tcp6, udp4, udp6 := testFlow{host: 1}, testFlow{host: 1, v6: true}, testFlow{host: 1, udp: true}, testFlow{host: 1, udp: true, v6: true}
+	both := slices.Collect(func(yield func([]byte) bool) {
+		a, b := steady(tcp4, 4), steady(udp4, 4) // of the same ports
+		for i := range a {
+			_ = yield(a[i]) && yield(b[i])
+		}
+	})
 	pushed := append(steady(tcp4, 3), func() []byte { f := tcp4; f.seq, f.id = 3000, 3; return f.packet(r, 10, 8) }())
 	for name, c := range map[string]struct {
 		in     [][]byte
@@ -379,7 +386,15 @@ func TestCoalescing(t *testing.T) {
 		"TCP over IPv6":                      {steady(tcp6, 60), 1},
 		"UDP over IPv4":                      {steady(udp4, 60), 1},
 		"UDP over IPv6":                      {steady(udp6, 60), 1},
-		"more than a packet holds":           {steady(tcp4, 70), 2},
+		"more than a packet holds":           {flagged(tcp4, 60, 1400, 0), 2},
+		"more than the kernel takes apart":   {flagged(udp4, 70, 10, 0), 2},
+		"two protocols":                      {both, 2},
+		"CWR in each":                        {flagged(tcp4, 3, 100, 0x80), 3},
+		"RST in each":                        {flagged(tcp4, 3, 100, 4), 3},
+		"SYN in each":                        {flagged(tcp6, 3, 100, 2), 3},
+		"URG in each":                        {flagged(tcp6, 3, 100, 0x20), 3},
+		"ECE in each":                        {flagged(tcp6, 3, 100, 0x40), 1},
+		"nothing in each":                    {flagged(tcp6, 3, 0, 0), 3},
 		"a last one that is short, with PSH": {pushed, 1},
 		"one alone":                          {steady(tcp4, 1), 1},
 		"another acknowledgement":            {change(tcp4, func(p []byte) { p[20+11]++ }), 3},
@@ -423,6 +438,39 @@ func TestCorruptionIsNotLaundered(t *testing.T) {
 			if err := errors.Join(s.err, same(in, s.got)); err != nil {
 				t.Errorf("packet %d: %v", bad, err)
 			}
+		}
+	}
+}
+
+// Zero has two forms in a ones' complement sum. What the kernel computes has one of them; UDP's other says that there is no checksum.
+func TestTheOtherZeroStays(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, f := range []testFlow{{host: 1}, {host: 1, v6: true}, {host: 1, udp: true}, {host: 1, udp: true, v6: true}} {
+		upper, at, other := 20, 16, uint16(0xffff)
+		if f.v6 {
+			upper = 40
+		}
+		if f.udp {
+			at, other = 6, 0
+		}
+		var in [][]byte
+		for range 3 {
+			p := f.packet(r, 1000, 0)
+			clear(p[len(p)-2:])
+			fixSums(p, upper)
+			copy(p[len(p)-2:], p[upper+at:upper+at+2]) // so that the checksum is zero
+			binary.BigEndian.PutUint16(p[upper+at:], other)
+			in = append(in, p)
+		}
+		s := coalesced(in, everything, func() int { return 10 })
+		if err := errors.Join(s.err, same(in, s.got)); err != nil || s.writes != len(in) {
+			t.Errorf("%+v: %d writes, want %d; %v", f, s.writes, len(in), err)
+		}
+		for _, p := range in {
+			fixSums(p, upper)
+		}
+		if s := coalesced(in, everything, func() int { return 10 }); s.writes != 1 {
+			t.Errorf("%+v: the kernel's zero is not merged", f)
 		}
 	}
 }
