@@ -145,7 +145,7 @@ func (sa *SA) remove(c *child, in, out bool) {
 		c.out = absent
 	}
 	next := sa.handOver(c, &b)
-	if len(b.Remove) == 0 {
+	if len(b.Remove) == 0 && next == nil {
 		return
 	}
 	sa.sadb(b, func(d SADBDone) {

@@ -178,3 +178,20 @@ func TestNoSpinOverADeletedSuccessor(t *testing.T) {
 		t.Errorf("the deadline is %v ago", n.now.Sub(at))
 	}
 }
+
+// A child reaches its hard limit while the peer's rekey of it is being answered, and the new inbound SA is not confirmed yet: the successor takes over all the same.
+func TestHardLimitWhileThePeerRekeys(t *testing.T) {
+	n := newPair(t, setup{})
+	n.up()
+	old := n.b.sa.children[0]
+	n.a.step(Rekey{})
+	if !n.run(time.Minute, func() bool { return len(n.b.sa.children) == 2 && n.b.sa.children[1].in == installing }) {
+		t.Fatal("no rekey")
+	}
+	n.b.step(Expire{ID: old.outID(), Hard: true})
+	n.run(time.Minute, nil)
+	if n.a.children() != 1 || n.b.children() != 1 || len(n.b.plane.sas) != 2 || len(n.b.plane.pols) != 2 {
+		t.Errorf("a has %d children, b %d, and %d SAs and %d policies", n.a.children(), n.b.children(), len(n.b.plane.sas), len(n.b.plane.pols))
+	}
+	n.paired()
+}
