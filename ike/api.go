@@ -79,8 +79,9 @@ type (
 	}
 	// Reconfigure tells of further children, or of other certificates and keys; nothing else may differ from the configuration in force.
 	Reconfigure struct{ Connection *policy.Connection }
-	// Probe asks an established peer now whether it lives.
-	Probe struct{}
+	// Probe asks an established peer now whether it lives. Carried: another IKE SA carries the traffic of all its children, so that a few seconds must do for an
+	// answer; not where liveness is off.
+	Probe struct{ Carried bool }
 	// SendFailed: the host did not send a message of this machine.
 	SendFailed struct {
 		Path

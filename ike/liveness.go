@@ -24,7 +24,9 @@ type quiet struct {
 func (q *quiet) wait(most time.Duration) time.Duration { return min(max(q.pause, quietLimit), most) }
 
 // livenessExchange asks the peer whether it lives: an INFORMATIONAL, empty but for NAT detection where a mapping may have changed.
-type livenessExchange struct{}
+type livenessExchange struct {
+	brief bool // nothing hangs on the answer but this IKE SA, which another has replaced
+}
 
 func (*livenessExchange) name() string                   { return "INFORMATIONAL (liveness)" }
 func (x *livenessExchange) onFailure(sa *SA, r *Refusal) { sa.lost(x, r) }
@@ -35,7 +37,11 @@ func (x *livenessExchange) start(sa *SA) {
 		i, r := sa.spis()
 		ps = natPayloads(i, r, sa.path, sa.nat.faked)
 	}
-	sa.request(wire.Informational, sa.schedule(), ps...)
+	s := sa.schedule()
+	if x.brief {
+		s = doubtSchedule()
+	}
+	sa.request(wire.Informational, s, ps...)
 }
 
 func (x *livenessExchange) onResponse(sa *SA, m *message) {
@@ -132,6 +138,17 @@ func (sa *SA) probe() {
 		sa.update()
 	default:
 		sa.enqueue(&livenessExchange{})
+	}
+}
+
+// doubtSchedule is that of a question to a peer that has probably forgotten this IKE SA: 12 s in all.
+func doubtSchedule() schedule { return schedule{first: time.Second, factor: 1.8, tries: 4} }
+
+// doubt: the peer has proved itself on another IKE SA, with the same children. One that has restarted without INITIAL_CONTACT does not know this one any more; one that keeps
+// both answers.
+func (sa *SA) doubt() {
+	if sa.phase.name() == phaseEstablished && sa.requests.current == nil && len(sa.queue) == 0 && sa.conn.Liveness.Idle > 0 {
+		sa.enqueue(&livenessExchange{brief: true})
 	}
 }
 

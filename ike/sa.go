@@ -118,7 +118,11 @@ func (sa *SA) Step(now Time, ev Event, out *Actions) {
 	case Reconfigure:
 		sa.reconfigure(e)
 	case Probe:
-		sa.probe()
+		if e.Carried {
+			sa.doubt()
+		} else {
+			sa.probe()
+		}
 	case SendFailed:
 		sa.onSendFailed(e)
 	case Expire:

@@ -150,6 +150,31 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// TestDoubt: of an IKE SA that another has replaced the peer is asked for a few seconds. One that answers keeps it.
+func TestDoubt(t *testing.T) {
+	n := quietPair(t)
+	n.a.step(Probe{Carried: true})
+	n.a.step(Probe{Carried: true})
+	n.run(time.Second, nil)
+	if got := n.asks(); got != 1 || !n.a.sa.Established() {
+		t.Errorf("asked %d times, established %v", got, n.a.sa.Established())
+	}
+	n.hook = func(datagram) []datagram { return nil }
+	start := n.now
+	n.a.step(Probe{Carried: true})
+	n.run(time.Minute, func() bool { return n.a.finish != nil })
+	if f := n.a.finish; f == nil || f.Code != CodeNoAnswer || n.now.Sub(start) > 12*time.Second {
+		t.Errorf("%+v after %v", f, n.now.Sub(start))
+	}
+	n = quietPair(t)
+	n.a.sa.conn.Liveness.Idle = 0 // nobody is asked
+	n.a.step(Probe{Carried: true})
+	n.run(time.Second, nil)
+	if got := n.asks(); got != 0 {
+		t.Errorf("asked %d times where liveness is off", got)
+	}
+}
+
 // TestDisowned: INVALID_IKE_SPI without proof makes the repeats come evenly, and ends nothing by itself (RFC 7296 section 2.4).
 func TestDisowned(t *testing.T) {
 	forge := func(n *network, live bool, requests wire.ExchangeType) {

@@ -67,6 +67,8 @@ func say(a Action) string {
 				s += ", carried by another"
 			}
 			return s
+		case ike.Probe:
+			return fmt.Sprintf("%d: probe, carried by another: %v", uint64(a.SPI), ev.Carried)
 		case ike.RaiseChild:
 			return fmt.Sprintf("%d: raise %s", uint64(a.SPI), ev.Child)
 		case ike.Reconfigure:

@@ -38,10 +38,34 @@ func TestTrap_7296_18_NoInitialContactNoDelete(t *testing.T) {
 	for spi := wire.SPI(1); spi < 5; spi++ { // all started by the peer: which one it gives up is its choice
 		s.claimed(spi, false, false)
 		s.up(spi, "lan")
+		if spi > 1 { // it may have restarted: it is asked, once, whether it still has the one before
+			s.wait(duplicateGrace, fmt.Sprintf("%d: probe, carried by another: true", spi-1))
+		}
 		s.now = s.now.Add(time.Minute)
 	}
 	s.do(Wake{})
 	s.status("down", 1, 2, 3, 4)
+}
+
+// Nobody is asked about an IKE SA that has a child alone, that is of another peer, or that we started; nor while the peer may still be about to end it.
+func TestDoubtIsForWhatIsReplaced(t *testing.T) {
+	s := newStory(t, site("b", policy.StartManual))
+	s.claimed(1, false, false)
+	s.up(1, "lan")
+	s.up(1, "dmz")
+	s.claimed(2, false, false)
+	s.up(2, "lan")
+	s.do(Claimed{3, ike.Claim{Connection: "b", Peer: id("gw-x.example")}})
+	s.up(3, "lan")
+	s.up(3, "dmz")
+	s.now = s.now.Add(time.Minute)
+	s.do(Wake{})
+	s.up(2, "dmz")
+	s.now = s.now.Add(duplicateGrace - 1)
+	s.do(Wake{})
+	s.finished(1, false)
+	s.now = s.now.Add(time.Minute)
+	s.do(Wake{})
 }
 
 // Both ends say INITIAL_CONTACT in a simultaneous start: neither IKE SA may be dropped silently for it.

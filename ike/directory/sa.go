@@ -38,6 +38,7 @@ type sa struct {
 	grown     ike.Time        // the last child that is not a successor of another
 	idleSince ike.Time        // without child, and nobody asked for one
 	renews    *sa             // that it is to replace
+	doubted   bool            // the peer was asked whether it still has it
 }
 
 func (a *sa) serves() bool { return a.claimed && !a.lowered }

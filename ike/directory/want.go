@@ -181,6 +181,7 @@ func (t turn) settle(c *connection) {
 	c.dropAt = 0
 	t.renewed(c) // first: what is no longer renewed may be a duplicate
 	t.endDuplicates(c)
+	t.doubt(c)
 	t.endIdle(c)
 	if len(c.serving()) > 0 {
 		t.raiseMissing(c)
