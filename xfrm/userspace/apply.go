@@ -21,13 +21,23 @@ func (d *Driver) Apply(ctx context.Context, ops []xfrm.Op) error {
 	if d.closed {
 		return errClosed
 	}
-	defer func() { d.tables.Store(d.contents.tables()) }()
+	defer d.publish()
 	for i, op := range ops {
 		if err := d.applyOne(ctx, op); err != nil {
 			return &xfrm.OpError{Index: i, Op: op, Err: err}
 		}
 	}
 	return nil
+}
+
+// publish lets the packet path see what was applied. SAs that were removed keep their keys until then: a packet that finds one is to go on it, not nowhere.
+func (d *Driver) publish() {
+	d.tables.Store(d.contents.tables())
+	for _, s := range d.removed {
+		s.wipe()
+	}
+	clear(d.removed)
+	d.removed = d.removed[:0]
 }
 
 func (d *Driver) applyOne(ctx context.Context, op xfrm.Op) error {
@@ -40,7 +50,7 @@ func (d *Driver) applyOne(ctx context.Context, op xfrm.Op) error {
 		return d.moveSA(o)
 	case xfrm.RemoveSA:
 		if s := d.contents.removeSA(o.ID); s != nil {
-			s.wipe()
+			d.removed = append(d.removed, s)
 		}
 		return nil
 	case xfrm.PutPolicy:

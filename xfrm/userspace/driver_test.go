@@ -148,6 +148,30 @@ func TestRekeyOutbound(t *testing.T) {
 	}
 }
 
+// Until the packet path sees what took its place a removed SA carries what finds it: a batch that removes it may wait for the kernel's routes.
+func TestRemovedInUse(t *testing.T) {
+	b := newBench(t)
+	inner := udp4("10.1.0.5", "10.2.0.9", 1, 2, 0)
+	spi := func() uint32 { t.Helper(); return binary.BigEndian.Uint32(b.send(t, inner).Packets[0]) }
+	old, next := testSA(xfrm.Out, 0x2001), testSA(xfrm.Out, 0x2002)
+	b.apply(t, xfrm.AddSA{SA: old}, xfrm.AddSA{SA: next}, xfrm.PutPolicy{Policy: outPolicy(lanToLAN, 1, 0x2001)})
+	func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		defer b.publish()
+		err := b.applyOne(context.Background(), xfrm.RemoveSA{ID: old.ID})
+		if got := spi(); err != nil || got != 0x2001 {
+			t.Errorf("SPI %x while the batch is being applied (%v)", got, err)
+		}
+	}()
+	if got := spi(); got != 0x2002 {
+		t.Errorf("SPI %x", got)
+	}
+	b.contents.sas[next.ID].wipe() // as when it goes between look-up and use; here nothing takes its place
+	b.tun.in <- inner
+	eventually(t, "sealing", 1, func() uint64 { return b.Drops().Sealing })
+}
+
 func TestInbound(t *testing.T) {
 	b := newBench(t)
 	b.apply(t, xfrm.AddSA{SA: testSA(xfrm.In, 0x1001, back, selector("fd02::/64", "fd01::/64"))})

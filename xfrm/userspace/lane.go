@@ -71,8 +71,16 @@ func (l *lane) packet(h vnet, p []byte) {
 		l.d.drops.offload.Add(1)
 		return
 	}
+	// An SA that was removed between look-up and use has a successor by then, as at every rekey.
+	if !l.route(&f, p) && !l.route(&f, p) {
+		l.d.drops.sealing.Add(uint64(l.segments.count()))
+	}
+}
+
+// route is one look-up for the packet that is loaded, and what follows from it. It returns false when the SA that was found is gone.
+func (l *lane) route(f *flow, p []byte) bool {
 	packets := uint64(l.segments.count())
-	b, ok := l.d.tables.Load().find(&f)
+	b, ok := l.d.tables.Load().find(f)
 	switch {
 	case !ok:
 		l.d.drops.noPolicy.Add(packets)
@@ -81,16 +89,17 @@ func (l *lane) packet(h vnet, p []byte) {
 		l.d.drops.blocked.Add(packets)
 	case b.sa == nil:
 		l.d.drops.noSA.Add(packets)
-		l.acquire(b.policy, &f)
-	case !l.admit(b.sa, p, &f):
+		l.acquire(b.policy, f)
+	case !l.admit(b.sa, p, f):
 		l.d.drops.tooBig.Add(packets)
 	default:
 		next := uint8(esp.NextIPv4)
 		if f.src.Is6() {
 			next = esp.NextIPv6
 		}
-		l.seal(b.sa, next, trafficClass(p), packets)
+		return l.seal(b.sa, next, trafficClass(p), packets)
 	}
+	return true
 }
 
 func (l *lane) acquire(p *policy, f *flow) {
@@ -100,10 +109,14 @@ func (l *lane) acquire(p *policy, f *flow) {
 	}
 }
 
-// seal the segments into the burst. What the SA may not carry any more goes nowhere: limits are those of single packets.
-func (l *lane) seal(s *sa, next, class uint8, packets uint64) {
+// seal the segments into the burst. What the SA may not carry any more goes nowhere: limits are those of single packets. It returns false, and has done nothing,
+// when the SA was removed.
+func (l *lane) seal(s *sa, next, class uint8, packets uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.wiped {
+		return false
+	}
 	class = outerClass(class, s.state.HideDSCP)
 	if local, remote := s.path(); local != l.burst.Local || remote != l.burst.Remote || class != l.burst.TOS {
 		l.flush()
@@ -112,10 +125,11 @@ func (l *lane) seal(s *sa, next, class uint8, packets uint64) {
 	for p := l.segments.next(); p != nil; p = l.segments.next() {
 		if s.hard || !l.sealOne(s, p, next) {
 			l.d.drops.sealing.Add(packets)
-			return
+			return true
 		}
 		packets--
 	}
+	return true
 }
 
 func (l *lane) sealOne(s *sa, p []byte, next uint8) bool {

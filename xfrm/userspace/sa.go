@@ -29,6 +29,7 @@ type sa struct {
 	usage    xfrm.Usage
 	soft     bool           // its Expire was raised
 	hard     bool           // likewise; the SA carries nothing more
+	wiped    bool           // it was removed
 	reported netip.AddrPort // of the last Mapping
 }
 
@@ -63,6 +64,7 @@ func newSA(s xfrm.SA, rand io.Reader) (*sa, error) {
 func (s *sa) wipe() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.wiped = true
 	if s.in != nil {
 		s.in.Wipe()
 	} else {

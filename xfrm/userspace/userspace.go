@@ -72,6 +72,7 @@ type Driver struct {
 	mu       sync.Mutex    // Apply and what it changes
 	lane     chan struct{} // closed when the lane of the device of now has ended
 	contents contents
+	removed  []*sa // of the batch that is being applied: see publish
 	closed   bool
 
 	tables   atomic.Pointer[tables] // what the packet path sees
