@@ -28,7 +28,7 @@ type Impair struct {
 	a        netip.Addr // of gateway A: what it sends goes through the lane ab
 	lans     []netip.Prefix
 	clear    []Packet // the first ones
-	cleared  int
+	cleared  map[string]int
 	strange  map[string]int // neither IKE nor ESP: what, how often
 	failed   error
 	wake     chan struct{}
@@ -39,8 +39,8 @@ type Impair struct {
 // Passing is what an Impair has done so far.
 type Passing struct {
 	AB, BA  Direction
-	Clear   int      // packets with an address of a LAN
-	First   []Packet // the first of those
+	Clear   map[string]int // packets with an address of a LAN, by their source
+	First   []Packet       // the first of those
 	Strange map[string]int
 }
 
@@ -61,7 +61,7 @@ func (d Direction) Sum() (sum Fates) {
 // Impair puts an Impair into the WAN.
 func (t *Topology) Impair(o Impairment) (*Impair, error) {
 	w := &Impair{wan: t.WAN, ab: newLane(o, 1), ba: newLane(o, 2), a: t.A.WAN4, lans: []netip.Prefix{t.A.LAN4, t.B.LAN4},
-		strange: map[string]int{}, wake: make(chan struct{}, 1), quit: make(chan struct{})}
+		cleared: map[string]int{}, strange: map[string]int{}, wake: make(chan struct{}, 1), quit: make(chan struct{})}
 	if err := t.WAN.Do(w.open); err != nil {
 		return nil, fmt.Errorf("impair: %w", err)
 	}
@@ -118,7 +118,8 @@ func (w *Impair) take(p Packet, octets []byte) {
 	defer w.mu.Unlock()
 	for _, l := range w.lans {
 		if l.Contains(p.Src) || l.Contains(p.Dst) {
-			if w.cleared++; len(w.clear) < 5 {
+			from := p.Src.String()
+			if w.cleared[from]++; len(w.clear) < 5 {
 				w.clear = append(w.clear, p)
 			}
 			break
@@ -190,7 +191,7 @@ func (w *Impair) Passing() (Passing, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := Passing{AB: w.ab.told(), BA: w.ba.told(), Clear: w.cleared, First: slices.Clone(w.clear), Strange: maps.Clone(w.strange)}
+	p := Passing{AB: w.ab.told(), BA: w.ba.told(), Clear: maps.Clone(w.cleared), First: slices.Clone(w.clear), Strange: maps.Clone(w.strange)}
 	if n, err := strconv.Atoi(strings.TrimSpace(out)); err != nil || n != 0 {
 		return p, fmt.Errorf("impair: %d packets were lost in the device of the WAN (%v)", n, err)
 	}

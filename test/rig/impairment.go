@@ -48,7 +48,8 @@ type carried struct {
 	octets    []byte
 	spi, seq  uint32 // of ESP
 	size      int
-	number    int       // of those of its size
+	number    int // of those of its size
+	ike       bool
 	due       time.Time // when it leaves, or is due to be held
 	behind    int       // so many more must pass before it
 	copyAfter int       // a copy follows behind so many; 0: none
@@ -67,6 +68,7 @@ type lane struct {
 	esp  map[int]*Fates // by the packet's size
 	last map[int]int    // the latest number of a size that has passed
 	ike  Fates
+	rest Fates // of what is neither
 }
 
 func newLane(o Impairment, number uint64) *lane {
@@ -75,8 +77,11 @@ func newLane(o Impairment, number uint64) *lane {
 
 // fates is the count that a packet belongs to.
 func (l *lane) fates(c *carried) *Fates {
-	if c.spi == 0 {
+	switch {
+	case c.spi == 0 && c.ike:
 		return &l.ike
+	case c.spi == 0:
+		return &l.rest
 	}
 	f := l.esp[c.size]
 	if f == nil {
@@ -88,7 +93,7 @@ func (l *lane) fates(c *carried) *Fates {
 
 // arrive decides on a packet. The same number of random numbers is drawn for each, so that one decision does not move the others.
 func (l *lane) arrive(p Packet, octets []byte, now time.Time) {
-	c := carried{octets: octets, spi: p.SPI, seq: espSequence(p, octets), size: p.Size, due: now.Add(l.Delay)}
+	c := carried{octets: octets, spi: p.SPI, seq: espSequence(p, octets), size: p.Size, ike: p.IKE(), due: now.Add(l.Delay)}
 	lost, held, depth, far := l.rng.Float64(), l.rng.Float64(), 1+l.rng.IntN(l.Depth), l.rng.IntN(l.Depth)
 	twice := l.rng.Float64()
 	c.vanishes = l.rng.Float64() < l.Uncounted

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -65,8 +66,12 @@ func (r *row) judge() {
 			r.find("TCP %s: no transfer has ended well", t.way)
 		}
 	}
-	if r.passing.Clear > 0 {
-		r.find("%d packets in clear on the WAN, first: %v", r.passing.Clear, r.passing.First)
+	for source, n := range r.passing.Clear {
+		if g := r.sender(source); g.own == nil {
+			r.note("%s sent %d packets of %s in clear", g.name, n, source)
+		} else {
+			r.find("%s sent %d packets of %s in clear, the first on the WAN: %v", g.name, n, source, r.passing.First)
+		}
 	}
 	for what, n := range r.passing.Strange {
 		r.note("%d packets on the WAN that are neither IKE nor ESP: %s", n, what)
@@ -80,6 +85,15 @@ func (r *row) judge() {
 	}
 }
 
+// sender is the gateway on whose side an address is.
+func (r *row) sender(source string) *gateway {
+	a, err := netip.ParseAddr(source)
+	if b := r.topo.B; err == nil && (b.LAN4.Contains(a) || b.LAN6.Contains(a) || a == b.WAN4) {
+		return r.b
+	}
+	return r.a
+}
+
 // judgeWAN: a WAN on which nothing happens shows nothing.
 func (r *row) judgeWAN() {
 	for way, d := range map[string]rig.Direction{forward: r.passing.AB, backward: r.passing.BA} {
@@ -87,9 +101,15 @@ func (r *row) judgeWAN() {
 			r.find("the WAN has done nothing %s: %+v", way, s)
 		}
 	}
-	for name, ns := range map[string]rig.NS{"host A": r.topo.A.Host, "host B": r.topo.B.Host, "gateway A": r.topo.A.Gateway, "gateway B": r.topo.B.Gateway} {
-		if n, err := ns.LostAtSockets(); err != nil || n > 0 {
-			r.find("%d datagrams came to a full socket at %s (%v)", n, name, err)
+	for name, ns := range map[string]rig.NS{"host A": r.topo.A.Host, "host B": r.topo.B.Host, r.a.name: r.topo.A.Gateway, r.b.name: r.topo.B.Gateway} {
+		n, err := ns.LostAtSockets()
+		switch peers := r.peer && name != r.own().name && !strings.HasPrefix(name, "host"); {
+		case err != nil:
+			r.find("%s: %v", name, err)
+		case n > 0 && peers:
+			r.note("%d datagrams came to a full socket of %s", n, name)
+		case n > 0:
+			r.find("%d datagrams came to a full socket of %s", n, name)
 		}
 	}
 }
