@@ -129,10 +129,9 @@ func (r *row) judgeFlow(f *flow) {
 	if f.broken > 0 {
 		r.find("%s: %d arrived with other content than was sent", f, f.broken)
 	}
-	if n := r.overtaken(f); f.overtaken != n && !f.kind.ping { // those of pings are of two ways
-		r.find("%s: %d were delivered after later ones, and the WAN has reordered %d", f, f.overtaken, n)
-	}
+	whole := !f.kind.ping // those of pings are of two ways
 	for _, h := range r.hops(f) {
+		whole = whole && h.lost == 0
 		switch {
 		case h.lost == 0:
 		case h.lost > 0 && h.gateway.own == nil: // it was handed over by the WAN, or did not come to it
@@ -142,6 +141,9 @@ func (r *row) judgeFlow(f *flow) {
 		default:
 			r.find("%s: %d more than there were left %s %s", f, -h.lost, h.gateway.name, h.where)
 		}
+	}
+	if n := r.overtaken(f); f.overtaken != n && whole { // else one of the lost may be one of them
+		r.find("%s: %d were delivered after later ones, and the WAN has reordered %d", f, f.overtaken, n)
 	}
 }
 
