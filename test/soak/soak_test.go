@@ -101,7 +101,7 @@ func TestJudgeFlow(t *testing.T) {
 // TestGrowth: what grows without end is a leak, what breathes is not.
 func TestGrowth(t *testing.T) {
 	leaking := map[string]func(i int, s *sample){
-		"RSS":        func(i int, s *sample) { s.resident += int64(i) << 18 },
+		"RSS":        func(i int, s *sample) { s.resident += int64(i) << 19 },
 		"fds":        func(i int, s *sample) { s.files += i / 4 },
 		"goroutines": func(i int, s *sample) { s.goroutines += i / 2 },
 		"IKE SAs":    func(i int, s *sample) { s.ike += i / 8 },
@@ -111,7 +111,7 @@ func TestGrowth(t *testing.T) {
 	for what, grow := range leaking {
 		var samples []sample
 		for i := range 40 {
-			s := sample{at: time.Unix(int64(i), 0), resident: 20 << 20, files: 20, goroutines: 30, ike: 1, child: 1}
+			s := sample{at: time.Unix(int64(i)*60, 0), resident: 20 << 20, files: 20, goroutines: 30, ike: 1, child: 1}
 			grow(i, &s)
 			samples = append(samples, s)
 		}
