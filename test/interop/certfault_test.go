@@ -99,7 +99,7 @@ var certFaults = []certFault{
 	{subject: "the peer does not know our CA", byPeer: "SEC_ERROR_UNKNOWN_ISSUER", theirs: good, twist: func(a *authority, s *stage, _, theirs *rig.Tunnel) {
 		other, err := rig.NewCA("Other Root", "P-256", nil)
 		s.must(err)
-		theirs.RemoteProof = &rig.Proof{Cert: theirs.RemoteProof.Cert, Trust: []*x509.Certificate{other.Cert}}
+		theirs.RemoteProof = &rig.Proof{Cert: theirs.RemoteProof.Cert, Libre: theirs.RemoteProof.Libre, Trust: []*x509.Certificate{other.Cert}}
 	}},
 	{subject: "the peer has another public key of ours", byPeer: "authentication failed: ", theirs: good, twist: func(a *authority, s *stage, ours, theirs *rig.Tunnel) {
 		ours.LocalProof = &rig.Proof{Key: a.key(s, "RSA 2048", ours.LocalID)}
