@@ -13,7 +13,7 @@ import (
 )
 
 // sa is one SA in use. Identity and reqid never change while it is in tables; the rest is behind its lock, which the packet path
-// holds for one packet: only a change of this very SA ever waits for it.
+// holds for what the TUN handed out as one, or for a run of packets received: only a change of this very SA ever waits for it.
 type sa struct {
 	direction xfrm.Direction
 	reqID     uint32
