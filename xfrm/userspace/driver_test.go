@@ -483,15 +483,3 @@ func TestNoAllocation(t *testing.T) {
 		t.Errorf("inbound: %v allocations", n)
 	}
 }
-
-func BenchmarkOutbound(b *testing.B) {
-	d := newBench(b)
-	d.config.Send = func(*xfrm.Burst) error { return nil }
-	d.apply(b, xfrm.AddSA{SA: testSA(xfrm.Out, 0x2001)}, xfrm.PutPolicy{Policy: outPolicy(lanToLAN, 1, 0x2001)})
-	l, inner := newLane(d.Driver, nil), roomy(udp4("10.1.0.5", "10.2.0.9", 1, 2, 1372))
-	b.SetBytes(int64(len(inner)))
-	b.ReportAllocs()
-	for b.Loop() {
-		l.packet(vnet{}, inner)
-	}
-}
