@@ -74,7 +74,7 @@ func authRefused(sa *SA, n *wire.Notify) *Refusal {
 	}
 	r.Code = CodeAuthFailed
 	r.Why = fmt.Sprintf("%v refuses us (AUTHENTICATION_FAILED): it does not know us as %v, is not %v, or %s", sa.path.Remote, c.Local.ID, idText(c), unconvinced(c))
-	r.Hint = fmt.Sprintf("compare with the peer: %s, %s, %s; its local.id is our remote.id, and the other way round; its log says which", where(c, "local.id", "local"), where(c, "remote.id", "remote"), proofAt(c))
+	r.Hint = fmt.Sprintf("compare with the peer: %s, %s, %s; its local.id is our remote.id, and the other way round; its log says which, or that the connection was taken down there", where(c, "local.id", "local"), where(c, "remote.id", "remote"), proofAt(c))
 	return r
 }
 

@@ -158,9 +158,9 @@ func TestDownIsDown(t *testing.T) {
 	b.await("up by the peer", isUp)
 	b.down("a")
 	b.await("the peer's tries refused", func(c control.Connection) bool {
-		return c.Closed && len(c.Refused) == 1 && strings.HasSuffix(c.Refused[0].Text, "a.example asks for it, but it was taken down here; to let it in: ikectl up a")
+		return c.Closed && len(c.Refused) == 1 && strings.HasSuffix(c.Refused[0].Text, "a.example asks for connection a and is refused: it was taken down here; to let it in: ikectl up a")
 	})
-	if log := b.log.String(); !strings.Contains(log, "a.example asks for it and is refused: it was taken down here") {
+	if log := b.log.String(); !strings.Contains(log, "a.example asks for connection a and is refused: it was taken down here") {
 		t.Errorf("the log of b:\n%s", log)
 	}
 	if c := a.status(); c.Wanted != "up" {
