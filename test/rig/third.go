@@ -18,7 +18,7 @@ func (t *Topology) Third() (Site, error) {
 -n GW addr add 203.0.113.9/24 dev wan
 -n GW addr add 10.3.0.10/32 dev lo
 -n WAN addr add 203.0.113.254/24 dev wan-c
--n GW link set wan up
+-n GW link set wan gso_max_segs 1 up
 -n WAN link set wan-c up
 -n GW route add default via 203.0.113.254`)
 	return s, ip(strings.Split(lines, "\n")...)

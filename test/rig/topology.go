@@ -125,6 +125,7 @@ func (t *Topology) build() error {
 			return err
 		}
 	}
+	// The WAN sees each packet for itself, as a cable would: a veth hands on what a socket sent as one (UDP_SEGMENT).
 	for side, s := range map[string]Site{"a": t.A, "b": t.B} {
 		wan4, wan6 := lastOctet(s.WAN4, 254), lastOctet(s.WAN6, 254) // the WAN's side of the link
 		lanGW6 := lastOctet(s.Host6, 1)
@@ -139,7 +140,7 @@ func (t *Topology) build() error {
 -n WAN addr add %[5]s/24 dev wan-SIDE
 -n WAN addr add %[6]s/64 dev wan-SIDE nodad
 -n GW link set lan up
--n GW link set wan up
+-n GW link set wan gso_max_segs 1 up
 -n HOST link set eth0 up
 -n WAN link set wan-SIDE up
 -n HOST route add default via GWLAN4
