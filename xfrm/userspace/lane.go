@@ -12,8 +12,9 @@ const (
 	// burstPackets and burstOctets are what the kernel takes as one (Linux 6.9: 128 segments, before that 64; a UDP datagram's length).
 	burstPackets = 128
 	burstOctets  = 65507
-	// burstsAtOnce leave before the lane looks at the clock, and whether the device is closed, though more can be read.
-	burstsAtOnce = 64
+	// burstsAtOnce leave, or packetsAtOnce are read, before the lane looks at the clock, and whether the device is closed, though more can be read. Of
+	// those that are read any number may go nowhere, and what is in the burst does not wait for them.
+	burstsAtOnce, packetsAtOnce = 64, 2048
 	// acquireAgain is how long an unanswered Acquire stands, as net.core.xfrm_acq_expires has it.
 	acquireAgain = 30 // seconds
 )
@@ -27,6 +28,7 @@ type lane struct {
 	burst    xfrm.Burst // always a Run
 	arena    []byte     // the packets of the burst, one after the other
 	sent     int        // bursts since the lane last looked up
+	taken    int        // packets of the TUN since then
 	now      int64      // seconds since the epoch
 	told     rate       // of errors about packets that are too big
 	icmp     [tooBigMost6]byte
@@ -43,10 +45,11 @@ func newLane(d *Driver, dev device) *lane {
 func (l *lane) run() {
 	take := func(h vnet, p []byte) bool {
 		l.packet(h, p)
-		return l.sent < burstsAtOnce
+		l.taken++
+		return l.sent < burstsAtOnce && l.taken < packetsAtOnce
 	}
 	for {
-		l.now, l.sent = time.Now().Unix(), 0
+		l.now, l.sent, l.taken = time.Now().Unix(), 0, 0
 		err := l.dev.readAll(take)
 		l.flush()
 		if err != nil {

@@ -3,6 +3,7 @@ package userspace
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -154,6 +155,36 @@ func TestSuperPacketWithoutSA(t *testing.T) {
 	h.gsoSize = 0
 	if l.packet(h, p); b.Drops().Offload != 1 {
 		t.Errorf("%+v", b.Drops())
+	}
+}
+
+// endless is a device that always has one more packet, which no policy covers.
+type endless struct {
+	device
+	first []byte
+	turns int
+}
+
+func (e *endless) readAll(take func(vnet, []byte) bool) error {
+	if e.turns++; e.turns > 3 {
+		return errClosed
+	}
+	take(vnet{}, roomy(e.first))
+	for range 1 << 20 {
+		if !take(vnet{}, []byte{0}) {
+			return nil
+		}
+	}
+	return errors.New("the lane never looked up")
+}
+
+// Packets that go nowhere keep neither the clock nor what is sealed from going on.
+func TestLaneLooksUp(t *testing.T) {
+	b, _, opened := newSender(t, testSA(xfrm.Out, 0x2001))
+	dev := &endless{first: udp4("10.1.0.5", "10.2.0.9", 1, 2, 9)}
+	newLane(b.Driver, dev).run()
+	if dev.turns != 4 || len(*opened) != 3 {
+		t.Errorf("%d packets left in %d turns", len(*opened), dev.turns)
 	}
 }
 
