@@ -39,6 +39,7 @@ func (d *Driver) learnPaths(now int64) {
 		if last := s.asked.Load(); last != 0 && now-last < pathAge {
 			continue
 		}
+		s.asked.Store(now) // before its path is read: a move from here on asks again
 		state, _ := s.read()
 		p := path{state.Src, state.ID.Dst}
 		if s.direction == xfrm.In {
@@ -47,6 +48,7 @@ func (d *Driver) learnPaths(now int64) {
 		mtu, asked := known[p]
 		if !asked {
 			if len(known) == pathsAtOnce {
+				s.asked.Store(0)
 				return
 			}
 			var err error
@@ -55,7 +57,6 @@ func (d *Driver) learnPaths(now int64) {
 			}
 			known[p] = mtu
 		}
-		s.asked.Store(now)
 		s.limit.Store(0)
 		if mtu > 0 {
 			s.limit.Store(int64(max(1, innerMTU(&state, mtu))))

@@ -80,3 +80,23 @@ func TestLearnPaths(t *testing.T) {
 		t.Errorf("after a move: asked %d times, limit %d", asked, b.limitOf(out))
 	}
 }
+
+// What the host says of the path that an SA had does not stand for the path that it has got meanwhile.
+func TestPathOfAnSAThatMoves(t *testing.T) {
+	b := newBench(t)
+	b.config.MTU = 9000
+	id, elsewhere := testSA(xfrm.Out, 0x2001).ID, netip.MustParseAddr("198.51.100.8")
+	b.config.PathMTU = func(_, r netip.Addr) (int, error) {
+		if r == elsewhere {
+			return 1400, nil
+		}
+		b.apply(t, xfrm.MoveSA{ID: id, Src: local.Addr(), Dst: elsewhere})
+		return 1500, nil
+	}
+	b.apply(t, xfrm.AddSA{SA: testSA(xfrm.Out, 0x2001)})
+	s := b.contents.sas[id]
+	b.learnPaths(1000)
+	if b.learnPaths(1001); b.limitOf(s) != 1346 {
+		t.Errorf("limit %d", b.limitOf(s))
+	}
+}
