@@ -9,17 +9,19 @@ import (
 // openIKEQueue gives the IKE messages on the NAT traversal port a socket, and so a receive buffer, of their own: the buffer of the first socket is full
 // when more ESP comes than can be opened, and of what comes then most is lost. A peer's liveness check must not be. The kernel asks a program
 // which of two sockets with one port (SO_REUSEPORT) gets a datagram. Both are read in the same way, since a datagram can come by the other one all the
-// same: merged behind ESP of the same sender, or before the program was there.
+// same: merged behind ESP of the same sender, or before the program was there. IKE messages leave by the second too: they do not wait for ESP that has
+// filled the send buffer of the first.
 //
 // The first was bound without SO_REUSEPORT, so that a port which another process holds is an error, whatever that one has set; and since it is set on
-// none before it is bound, a second daemon finds the port in use.
+// none before it is bound, a second daemon finds the port in use. Who sets it can only join the two as the same user, which the kernel asks.
 func (t *Transport) openIKEQueue(first *udpSocket) {
 	s := &udpSocket{family: first.family, port: first.port, natt: true}
 	if err := t.openBeside(first, s); err != nil {
 		t.note(fmt.Sprintf("IKE and ESP share a receive buffer: overload with ESP can end IKE SAs (%v)", cause(err)))
 		return
 	}
-	t.udp = append(t.udp, s) // sends go by the first of a port
+	t.udp = append(t.udp, s)
+	first.queue = s
 }
 
 func (t *Transport) openBeside(first, s *udpSocket) error {

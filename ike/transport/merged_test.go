@@ -2,9 +2,12 @@ package transport
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -157,6 +160,35 @@ func TestIKEComesThroughAFlood(t *testing.T) {
 	wait(t, blocked)
 }
 
+// ESP that waits for room in its socket's send buffer keeps no IKE message waiting.
+func TestIKELeavesThoughESPWaits(t *testing.T) {
+	n, peer := open(t), open(t)
+	addr := netip.MustParseAddr("127.0.0.1")
+	p := ike.Path{Local: netip.AddrPortFrom(addr, n.Transport.config.NATTPort), Remote: netip.AddrPortFrom(addr, peer.Transport.config.NATTPort)}
+	first, err := n.socketFor(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits, room := make(chan struct{}), make(chan struct{})
+	defer close(room)
+	go first.out.conn.Write(func(uintptr) bool {
+		close(waits)
+		<-room
+		return true
+	})
+	<-waits
+	sent := make(chan error, 2)
+	go func() { sent <- n.Send(p, message(2, 80)); sent <- n.Keepalive(p) }()
+	for range 2 {
+		if err := wait(t, sent); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := wait(t, peer.ike); got.Remote != p.Local {
+		t.Errorf("it came from %v", got.Remote)
+	}
+}
+
 // hold is what a receiver may keep: the packets of bursts until one has no More.
 type hold struct {
 	packets [][]byte
@@ -272,7 +304,7 @@ func TestReceivingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The IKE queue's SO_REUSEPORT lets nobody else in.
+// The IKE queue's SO_REUSEPORT lets nobody else in: no second daemon, and no other user that sets it too.
 func TestSecondDaemon(t *testing.T) {
 	n := open(t)
 	c := new(node).config()
@@ -284,6 +316,35 @@ func TestSecondDaemon(t *testing.T) {
 	if err := Check(freePort(t), c.NATTPort); err == nil {
 		t.Error("Check finds the port free")
 	}
+	for _, host := range []string{"0.0.0.0", "127.0.0.1", "::", "::1"} {
+		if err := bindAs(12345, net.JoinHostPort(host, fmt.Sprint(c.NATTPort))); errors.Is(err, unix.EPERM) {
+			t.Skip("this test cannot be another user")
+		} else if err == nil {
+			t.Errorf("another user has %s, too", host)
+		}
+	}
+}
+
+// bindAs opens a UDP socket that shares its port as another user. Its thread, which is that user to the kernel, ends with it.
+func bindAs(uid int, address string) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		unix.SetfsuidRetUid(uid)
+		if now, _ := unix.SetfsuidRetUid(uid); now != uid {
+			result <- unix.EPERM
+			return
+		}
+		lc := net.ListenConfig{Control: controlled(func(fd int) error {
+			return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		})}
+		c, err := lc.ListenPacket(context.Background(), "udp", address)
+		if err == nil {
+			c.Close()
+		}
+		result <- err
+	}()
+	return <-result
 }
 
 func TestZones(t *testing.T) {

@@ -17,7 +17,7 @@ func (t *Transport) Send(p ike.Path, data []byte) error {
 	if s.natt {
 		data = append(make([]byte, markerLen, markerLen+len(data)), data...)
 	}
-	return s.send(p, data)
+	return s.forIKE().send(p, data)
 }
 
 // Keepalive sends the one octet of RFC 3948 section 2.3.
@@ -26,7 +26,7 @@ func (t *Transport) Keepalive(p ike.Path) error {
 	if err != nil {
 		return err
 	}
-	return s.send(p, []byte{keepalive})
+	return s.forIKE().send(p, []byte{keepalive})
 }
 
 // SendESP sends ESP packets: in UDP from and to the ports of the burst, or plain when they are 0. It goes on after a packet that
@@ -51,7 +51,7 @@ func (t *Transport) SendESP(b *xfrm.Burst) error {
 	return s.out.send(b)
 }
 
-// socketFor finds the socket of a path's family and local port.
+// socketFor finds the socket of a path's family and local port; of two, that of ESP.
 func (t *Transport) socketFor(p ike.Path) (*udpSocket, error) {
 	f, err := pathFamily(p.Local.Addr(), p.Remote.Addr())
 	if err != nil {

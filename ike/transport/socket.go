@@ -44,6 +44,16 @@ type udpSocket struct {
 	natt bool
 	many bool // ESP comes by it
 	out  *outlet
+
+	queue *udpSocket // of the same port, for IKE (ikequeue.go); nil: there is none
+}
+
+// forIKE is the socket by which IKE messages leave that port.
+func (s *udpSocket) forIKE() *udpSocket {
+	if s.queue != nil {
+		return s.queue
+	}
+	return s
 }
 
 func (t *Transport) openUDP(f family, port uint16) (*udpSocket, error) {
