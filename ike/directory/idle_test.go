@@ -103,3 +103,21 @@ func TestCrowdLeavesRenewal(t *testing.T) {
 	s.up(20, "lan")
 	s.status("down", 1, 2, 3, 4, 5, 6, 7, 8, 20)
 }
+
+// The IKE SA that is to take over the children of its duplicate is asked for them again and again, and is not idle while that lasts.
+func TestIdleIsNotTheSurvivor(t *testing.T) {
+	b := site("b", policy.StartBoot)
+	b.Local.ID, b.Remote.ID = b.Remote.ID, b.Local.ID // what the peer starts stays
+	claim := ike.Claim{Connection: "b", Peer: b.Remote.ID, Initiated: true}
+	s := newStory(t, b)
+	s.do(Opened{"b", 1})
+	s.do(Claimed{1, claim})
+	s.up(1, "lan")
+	s.up(1, "dmz")
+	claim.Initiated = false
+	s.do(Claimed{2, claim})
+	for range 2 * idleLimit / raiseAgain {
+		s.wait(raiseAgain, "2: raise lan", "2: raise dmz")
+	}
+	s.status("up", 1, 2)
+}
