@@ -155,3 +155,87 @@ func TestResponderIsPatient(t *testing.T) {
 		}
 	}
 }
+
+// TestNetworkChangesBehindNAT: the network of a host changes and its address does not. It may be another network, behind another NAT, so that how the peer sees us is looked at at once.
+func TestNetworkChangesBehindNAT(t *testing.T) {
+	n, base := natA(t, setup{})
+	n.up()
+	n.a.step(Probe{}) // what the peer sees is learnt
+	n.run(quietLimit, nil)
+	*base = 30000
+	n.a.step(PathChanged{Own: []netip.Addr{inner}})
+	n.run(time.Second, nil)
+	if n.b.sa.path.Remote.Port() != 34500 {
+		t.Errorf("b sends to %v", n.b.sa.path.Remote)
+	}
+}
+
+// TestMovesTwiceToldOnce: a moves again before it could tell the peer of the first move. The peer hears of where a is, once.
+func TestMovesTwiceToldOnce(t *testing.T) {
+	n := roaming(t, setup{})
+	n.up()
+	n.hook = func(datagram) []datagram { return nil }
+	n.a.step(Probe{}) // what is next has to wait
+	n.roam(addrC)
+	n.run(100*time.Millisecond, nil)
+	n.roam(addrD)
+	n.run(100*time.Millisecond, nil)
+	updates := map[uint32]bool{}
+	n.tamper(func(o *opened) bool {
+		if o.from == n.a && len(notifies(o.ps, wire.NotifyUpdateSAAddresses)) > 0 {
+			updates[o.MessageID] = true
+		}
+		return false
+	})
+	n.movesTo(addrD, addrB)
+	if len(updates) != 1 {
+		t.Errorf("%d updates", len(updates))
+	}
+}
+
+// TestHopelessAfter: the peer's other address is tried after the third sending in vain.
+func TestHopelessAfter(t *testing.T) {
+	n := roaming(t, setup{})
+	n.up()
+	n.b.step(PathChanged{Own: []netip.Addr{addrB, addrB2}})
+	n.run(time.Second, nil)
+	sent := 0
+	n.hook = func(d datagram) []datagram {
+		switch {
+		case d.to.Addr() == addrB:
+			sent++
+			return nil
+		case d.from.Addr() == addrB:
+			return nil
+		}
+		return []datagram{d}
+	}
+	n.a.step(Probe{})
+	n.movesTo(addrA, addrB2)
+	if sent != hopelessAfter {
+		t.Errorf("sent %d times to where nobody answers", sent)
+	}
+}
+
+// TestConfirmedPathIsProven: the peer that has returned the COOKIE2 of an update receives where it is, and is not asked for that again.
+func TestConfirmedPathIsProven(t *testing.T) {
+	n := roaming(t, setup{})
+	n.up()
+	n.b.step(PathChanged{Own: []netip.Addr{addrB, addrB2}})
+	n.run(time.Second, nil)
+	var cookies []bool
+	n.tamper(func(o *opened) bool {
+		if o.from == n.a && len(notifies(o.ps, wire.NotifyUpdateSAAddresses)) > 0 {
+			cookies = append(cookies, cookie2(o.ps) != nil)
+		}
+		return false
+	})
+	n.a.unroutable = []netip.Addr{addrB} // no way leads there any more
+	n.roam(addrC)
+	n.movesTo(addrC, addrB2)
+	n.roam(addrD)
+	n.movesTo(addrD, addrB2)
+	if !slices.Equal(cookies, []bool{true, false}) {
+		t.Errorf("updates with COOKIE2: %v", cookies)
+	}
+}
