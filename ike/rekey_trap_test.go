@@ -371,6 +371,19 @@ func TestTrap_7296_59_RekeyNoAdditionalSAs(t *testing.T) {
 	}
 }
 
+// TestBusyPeerThatIsSlow: the pause begins with the answer TEMPORARY_FAILURE, however late that comes.
+func TestBusyPeerThatIsSlow(t *testing.T) {
+	n := newPair(t, setup{})
+	n.up()
+	n.delay = 4 * time.Second
+	tries := n.refuseRekeys(wire.NotifyTemporaryFailure)
+	n.a.step(Rekey{})
+	n.run(time.Minute, func() bool { return len(*tries) == 2 })
+	if len(*tries) != 2 || (*tries)[1].Sub((*tries)[0]) < n.delay+rekeyPause {
+		t.Errorf("tried at %v", *tries)
+	}
+}
+
 // TestTrap_7296_91_TemporaryFailureOfRekey: tried again with growing pauses; after minutes the IKE SA is closed.
 func TestTrap_7296_91_TemporaryFailureOfRekey(t *testing.T) {
 	n := newPair(t, setup{})
