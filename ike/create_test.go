@@ -143,6 +143,32 @@ func TestTrap_7296_91_TemporaryFailure(t *testing.T) {
 	}
 }
 
+// TestLowerWhatIsPostponed: a child for which a busy peer is to be asked again is taken down, and not asked for any more.
+func TestLowerWhatIsPostponed(t *testing.T) {
+	n := newPair(t, two(""))
+	n.a.step(Initiate{Children: []string{"lan"}})
+	n.both(1)
+	asked := 0
+	n.tamper(func(o *opened) bool {
+		if !o.is(wire.CreateChildSA, true) {
+			return false
+		}
+		asked++
+		o.ps = []wire.Payload{wire.NewNotify(wire.NotifyTemporaryFailure, nil)}
+		return true
+	})
+	n.a.step(RaiseChild{Child: "dmz"})
+	n.run(time.Second, nil)
+	n.a.step(Lower{Child: "dmz"})
+	n.run(time.Minute, nil)
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+	if r := n.a.said(CodeClosed); r != nil {
+		t.Errorf("said: %s", r.Text)
+	}
+}
+
 // TestTrap_7296_59_NoAdditionalSAs is told; the IKE SA stays.
 func TestTrap_7296_59_NoAdditionalSAs(t *testing.T) {
 	n := newPair(t, two(""))
