@@ -1,10 +1,15 @@
 package ike
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 
+	"cygnet/ike/suite"
+	"cygnet/policy"
 	"cygnet/xfrm"
+	"cygnet/xfrm/alg"
 )
 
 // TestInitialContactTakesItsSPI: a peer that began anew uses the ESP SPI of an IKE SA that it has forgotten. That one goes a moment after the new one is
@@ -70,4 +75,36 @@ func TestInitialContactWaits(t *testing.T) {
 	}
 	n.run(time.Minute, nil)
 	n.empty()
+}
+
+// TestInitialContactTooLate: the IKE SA closes while a child waits for room. The child is not tried again, and its keys go at that time already.
+func TestInitialContactTooLate(t *testing.T) {
+	n := newPair(t, setup{})
+	n.up()
+	n.b.plane.fail = func(op xfrm.Op) error {
+		if add, ok := op.(xfrm.AddSA); ok && add.SA.Direction == xfrm.Out {
+			return &xfrm.HeldError{Owner: "ike:1"}
+		}
+		return nil
+	}
+	key := func() alg.Secret { return alg.NewSecret(bytes.Repeat([]byte{7}, 36)) }
+	keys := suite.ChildKeys{EncrI2R: key(), EncrR2I: key()}
+	var refused *Refusal
+	n.b.do(func(sa *SA) {
+		old, mine := sa.children[0], keys
+		c := &child{config: old.config, spiOut: old.spiOut + 1, suite: old.suite, local: old.local, remote: old.remote, keys: &mine}
+		sa.installAnswer(&childAsk{stage: "IKE_AUTH", contact: true}, c, policy.ESPChoice{}, keyPair{}, 1, func(_ *child, r *Refusal) { refused = r })
+	})
+	if !n.run(time.Second, func() bool { return n.b.sa.contact != nil }) {
+		t.Fatal("nothing waits")
+	}
+	n.hook = func(datagram) []datagram { return nil }
+	n.b.step(Lower{})
+	n.run(2*contactDelay, nil)
+	if n.b.sa.finished || refused == nil || !strings.Contains(refused.Why, "closing") {
+		t.Errorf("finished %v, refused %+v", n.b.sa.finished, refused)
+	}
+	if !wiped(childSecrets(&keys)...) {
+		t.Error("the keys are still here")
+	}
 }
