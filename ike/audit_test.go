@@ -77,6 +77,8 @@ func (h *host) audit(sa *SA) {
 	h.net.keepIKE(sa.keys)
 	h.net.keepPlain(sa.requests.message)
 	h.net.keepPlain(sa.responses.answer)
+	h.net.keepParts(sa.requests.parts.parts)
+	h.net.keepParts(sa.responses.parts.parts)
 	for _, c := range sa.children {
 		if c.keys == nil {
 			continue
@@ -110,6 +112,15 @@ func (n *network) keepChild(k *suite.ChildKeys) { n.kept.child[k] = true }
 func (n *network) keepPlain(m *outgoing) {
 	if m != nil && len(m.plain) > 0 {
 		n.kept.plain[&m.plain[0]] = m.plain
+	}
+}
+
+// keepParts notes what the fragments say that wait for others.
+func (n *network) keepParts(parts [][]byte) {
+	for _, p := range parts {
+		if len(p) > 0 {
+			n.kept.plain[&p[0]] = p
+		}
 	}
 }
 
