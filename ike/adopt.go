@@ -294,7 +294,6 @@ func (sa *SA) endYield() {
 	if old := sa.next.before; old != nil && !old.finished {
 		sa.leave(old, yielded{})
 	}
-	sa.next.before = nil
 }
 
 // yielded: the peer has deleted its heir, and so has our answer; now it can have our Delete.

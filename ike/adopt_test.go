@@ -133,6 +133,10 @@ func TestIKERekeyOldStays(t *testing.T) {
 	if len(n.a.others) != 1 || len(n.b.others) != 1 {
 		t.Errorf("a has %d further IKE SAs, b %d", len(n.a.others), len(n.b.others))
 	}
+	n.run(40*time.Second, nil)
+	if len(n.a.others) != 0 {
+		t.Error("a has sent its Delete as often as it may, and waits on")
+	}
 	n.run(3*time.Minute, nil)
 	n.one(1)
 }
@@ -203,6 +207,29 @@ func TestIKERekeyPendingHears(t *testing.T) {
 	hold = false
 	n.run(5*time.Minute, nil)
 	n.one(1)
+}
+
+// TestHeirEndsWithItsPredecessor: an IKE SA ends before it is decided who inherits. The heir, which has nothing, ends at once too.
+func TestHeirEndsWithItsPredecessor(t *testing.T) {
+	n := newPair(t, setup{})
+	n.up()
+	n.hook = func(d datagram) []datagram {
+		if h, _ := wire.ParseHeader(d.data); d.from.Addr() == addrA && !h.Response() {
+			return nil // a's own rekey stays unanswered
+		}
+		return []datagram{d}
+	}
+	n.a.rekeyIKE()
+	n.run(3*time.Millisecond, nil)
+	n.b.rekeyIKE()
+	if !n.run(time.Second, func() bool { return len(n.a.sa.next.heirs) == 1 }) {
+		t.Fatal("no heir")
+	}
+	heir := n.a.sa.next.heirs[0].sa
+	n.a.step(Lower{Silent: true})
+	if !heir.finished {
+		t.Errorf("the heir is %s", heir.phase.name())
+	}
 }
 
 // TestIKERekeyAnswerInHand: the Delete of the old IKE SA comes while we still compute what the answer to our own rekey makes. That one lost; we finish it and delete it, so
