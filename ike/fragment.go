@@ -1,6 +1,8 @@
 package ike
 
 import (
+	"cmp"
+
 	"cygnet/ike/wire"
 	"cygnet/policy"
 )
@@ -20,7 +22,7 @@ const (
 // fragmentation is what was agreed about fragments, and what came of it.
 type fragmentation struct {
 	agreed bool // both sides announced it in IKE_SA_INIT; a rekey of the IKE SA does not ask again
-	size   int  // octets of the largest IP datagram that we make of a message; 0: as configured
+	size   int  // octets that an IP datagram of a fragment of ours must not exceed, as the path or the peer has shown; 0: the configured size counts alone
 	used   bool // a message went or came in fragments
 }
 
@@ -61,13 +63,11 @@ func (sa *SA) mayFragment() bool {
 
 // datagramSize is the present threshold in octets of IP datagrams (RFC 7383 section 2.5.1).
 func (sa *SA) datagramSize() int {
-	switch {
-	case sa.fragments.size != 0:
-		return sa.fragments.size
-	case sa.conn != nil && sa.conn.Fragments.Size != 0:
-		return sa.conn.Fragments.Size
+	size := policy.DefaultFragmentSize
+	if sa.conn != nil {
+		size = cmp.Or(sa.conn.Fragments.Size, size)
 	}
-	return policy.DefaultFragmentSize
+	return min(size, cmp.Or(sa.fragments.size, size))
 }
 
 // smallerSize is the next threshold when large datagrams vanish; false: there is none. All IPv6 paths take 1280 octets.
@@ -189,11 +189,11 @@ func (sa *SA) tooLarge() bool {
 	return false
 }
 
-// heedSize: the peer has reason to send small fragments, so ours are no larger (RFC 7383 section 2.5.1). largest is an IP datagram of its own.
+// heedSize: the peer has reason to send small fragments, so ours are no larger (RFC 7383 section 2.5.1), also when the connection, which a responder does not know yet, allows more.
+// largest is an IP datagram of its own.
 func (sa *SA) heedSize(largest int) {
-	if largest = max(largest, policy.MinFragmentSize); largest < sa.datagramSize() {
-		sa.fragments.size = largest
-	}
+	largest = max(largest, policy.MinFragmentSize)
+	sa.fragments.size = min(largest, cmp.Or(sa.fragments.size, largest))
 }
 
 // fragmentStatus is for Status.

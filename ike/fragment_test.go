@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -478,6 +479,36 @@ func TestTrap_7383_8_Smaller(t *testing.T) {
 				t.Errorf("after %v", d)
 			}
 		})
+	}
+}
+
+// TestHeedsSizeOfFirstMessage: a responder hears how small the peer's fragments are before it knows the connection, whose size may be larger than any other. Its answer heeds it.
+func TestHeedsSizeOfFirstMessage(t *testing.T) {
+	var many []string
+	for k := range 50 {
+		many = append(many, fmt.Sprintf("2001:db8:%x::/64", 2*k))
+	}
+	wide := strings.NewReplacer(`"10.1.0.0/16"`, `"`+strings.Join(many, `", "`)+`"`, "10.2.0.0/16", "2001:db8:ff::/64")
+	for _, size := range []int{576, policy.DefaultFragmentSize, 1300} {
+		n := newPair(t, setup{a: keyed(wide.Replace(gwA), fmt.Sprintf("fragment_size = %d", size)), b: keyed(wide.Replace(gwB), "fragment_size = 1500")})
+		largest := map[netip.Addr]int{}
+		n.hook = func(d datagram) []datagram {
+			if number, _ := numbers(d.data); number > 0 {
+				largest[d.from.Addr()] = max(largest[d.from.Addr()], len(d.data)+n.a.sa.overhead(n.a.sa.path))
+			}
+			return []datagram{d}
+		}
+		n.up()
+		if a, b := largest[addrA], largest[addrB]; a != size || b == 0 || b > a {
+			t.Errorf("a cuts to %d octets, b to %d", a, b)
+		}
+		if got := n.b.sa.Status().FragmentSize; got != size {
+			t.Errorf("b is to cut to %d octets, a cuts to %d", got, size)
+		}
+		n.b.sa.heedSize(size + 100)
+		if got := n.b.sa.Status().FragmentSize; got != size {
+			t.Errorf("b cuts to %d octets after a larger fragment came", got)
+		}
 	}
 }
 
