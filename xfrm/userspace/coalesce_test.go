@@ -531,7 +531,7 @@ func TestCoalescingAllocatesNothing(t *testing.T) {
 }
 
 // nowhere is a device that takes everything.
-type nowhere struct{ device }
+type nowhere struct{}
 
 func (*nowhere) offloads() offloads                    { return everything }
 func (*nowhere) write(vnet, [][]byte) error            { return nil }

@@ -75,9 +75,12 @@ func (l *lane) packet(h vnet, p []byte) {
 		return
 	}
 	// An SA that was removed between look-up and use has a successor by then, as at every rekey.
-	if !l.route(&f, p) && !l.route(&f, p) {
-		l.d.drops.sealing.Add(uint64(l.segments.count()))
+	for range 2 {
+		if l.route(&f, p) {
+			return
+		}
 	}
+	l.d.drops.sealing.Add(uint64(l.segments.count()))
 }
 
 // route is one look-up for the packet that is loaded, and what follows from it. It returns false when the SA that was found is gone.
