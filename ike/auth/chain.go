@@ -94,7 +94,8 @@ func (t *Trust) exhausted(chain []*x509.Certificate, err error) *Fault {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.CANotAuthorizedForThisName {
 		f.Code, f.Hint = FaultConstraint, "use a CA that may issue this, or issue the certificate to another name"
-		f.Why = fmt.Sprintf("a CA of the chain may not issue to the names of %s: %s", Label(chain[0]), text(invalid.Detail))
+		limited := slices.DeleteFunc(slices.Clone(chain[1:]), unlimited)
+		f.Why = fmt.Sprintf("%s may not issue to the names of %s: %s", labels(limited), Label(chain[0]), text(invalid.Detail))
 	}
 	return f
 }

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/asn1"
 	"fmt"
 	"slices"
@@ -17,6 +18,11 @@ var oidNameConstraints = asn1.ObjectIdentifier{2, 5, 29, 30}
 type subtrees struct {
 	permitted, excluded []dn
 	unknown             bool // there are constraints that nobody here checks
+}
+
+// unlimited: the certificate of a CA names no names to which it may issue.
+func unlimited(c *x509.Certificate) bool {
+	return !slices.ContainsFunc(c.Extensions, func(e pkix.Extension) bool { return e.Id.Equal(oidNameConstraints) })
 }
 
 func constraints(c *x509.Certificate) subtrees {

@@ -151,7 +151,7 @@ func (t *Trust) judge(p *presented, c *Claim) (*Evidence, *Fault) {
 	id, ok := proves(p.leaf, c.ID)
 	if !ok {
 		why, hint := unproven(p.leaf, c.ID)
-		return nil, &Fault{Code: FaultIdentity, Why: why, Hint: hint, Detail: chainText(chain, "")}
+		return nil, &Fault{Code: FaultIdentity, Why: why, Hint: hint, Detail: chainText(chain, ""), Setting: SettingID}
 	}
 	return &Evidence{Identity: id, Keys: []*PublicKey{key}, Chain: chain, How: fmt.Sprintf("certificate of %s, issued by %s", Label(p.leaf), dnText(p.leaf.RawIssuer))}, nil
 }

@@ -247,6 +247,9 @@ func TestNameConstraints(t *testing.T) {
 		if (f != nil) != c.refuse {
 			t.Errorf("%s: %v", c.what, f)
 		}
+		if f != nil && (!strings.Contains(f.Why, Label(ca.cert)) || strings.Contains(f.Why, Label(root.cert))) {
+			t.Errorf("%s: it does not say which CA: %v", c.what, f)
+		}
 	}
 }
 
