@@ -142,6 +142,25 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
+// RFC 7296 section 2.15: each side proves itself by a method of its own, a certificate one way and the PSK the other.
+func TestTrap_7296_106_TwoMethods(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		setup setup
+		a, b  string // what A and B read of their peer
+	}{
+		{"the responder has the certificate", setup{a: certified(gwA, "", byCA, "", true), b: certified(gwB, byCert("gw-b.example", "p384"), "", "", true)}, "ECDSA with SHA2-384", "(PSK)"},
+		{"the initiator has it", setup{a: certified(gwA, byCert("gw-a.example", "p256"), "", "", true), b: certified(gwB, "", byCA, "", true)}, "(PSK)", "ECDSA with SHA2-256"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newPair(t, c.setup)
+			n.up()
+			n.a.wants(CodeAuthenticated, "peer proved gw-b.example", c.a)
+			n.b.wants(CodeAuthenticated, "peer proved gw-a.example", c.b)
+		})
+	}
+}
+
 // against is what an initiator that was refused reads of its own proof.
 func against(configuration string) []string {
 	switch {
