@@ -1,6 +1,7 @@
 package userspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -189,13 +190,19 @@ func (d *Driver) UsageAll(_ context.Context, yield func(xfrm.SAID, xfrm.Usage) b
 
 // saList in the order in which they were added.
 func (d *Driver) saList() []*sa {
+	list := d.unsorted()
+	slices.SortFunc(list, func(a, b *sa) int { return cmp.Compare(a.birth, b.birth) })
+	return list
+}
+
+// unsorted are the SAs.
+func (d *Driver) unsorted() []*sa {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := make([]*sa, 0, len(d.contents.sas))
 	for _, s := range d.contents.sas {
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b *sa) int { return int(a.birth) - int(b.birth) })
 	return list
 }
 

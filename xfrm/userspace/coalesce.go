@@ -256,13 +256,13 @@ func segmentOf(p []byte, have offloads) (s segment, ok bool) {
 		return s, false
 	}
 	switch t := p[s.upper:]; {
-	case s.proto == protoTCP && len(t) >= tcpHeader:
+	case s.proto == protoTCP && len(t) >= tcpHeaderLen:
 		s.body = s.upper + int(t[12]>>4)*4
 		const alone = tcpSYN | tcpRST | tcpURG | tcpCWR // CWR answers for one packet (RFC 3168 section 6.1.2)
-		s.joins = tcp && s.body >= s.upper+tcpHeader && s.body < len(p) && t[13]&(alone|tcpACK) == tcpACK
+		s.joins = tcp && s.body >= s.upper+tcpHeaderLen && s.body < len(p) && t[13]&(alone|tcpACK) == tcpACK
 		s.final = t[13]&(tcpPSH|tcpFIN) != 0
-	case s.proto == protoUDP && len(t) >= udpHeader:
-		s.body = s.upper + udpHeader
+	case s.proto == protoUDP && len(t) >= udpHeaderLen:
+		s.body = s.upper + udpHeaderLen
 		whole, summed := int(binary.BigEndian.Uint16(t[offUDPLen:])) == len(t), binary.BigEndian.Uint16(t[offUDPSum:]) != 0
 		s.joins = have.udp && whole && summed && s.body < len(p)
 	default:

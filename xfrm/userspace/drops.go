@@ -36,7 +36,8 @@ type dropCounters struct {
 func (d *Driver) Drops() Drops {
 	c := &d.drops
 	out := Drops{
-		Offload: c.offload.Load(), NoPolicy: c.noPolicy.Load(), Blocked: c.blocked.Load(), NoSA: c.noSA.Load(), TooBig: c.tooBig.Load(), Sealing: c.sealing.Load(), Sending: c.sending.Load(),
+		Offload: c.offload.Load(), NoPolicy: c.noPolicy.Load(), Blocked: c.blocked.Load(),
+		NoSA: c.noSA.Load(), TooBig: c.tooBig.Load(), Sealing: c.sealing.Load(), Sending: c.sending.Load(),
 		UnknownSPI: c.unknownSPI.Load(), Expired: c.expired.Load(), Selectors: c.selectors.Load(), ECN: c.ecn.Load(), Writing: c.writing.Load(),
 	}
 	for r := range c.opening {

@@ -6,8 +6,6 @@ import (
 )
 
 const (
-	tcpHeaderLen = 20
-
 	tcpOptionEnd  = 0
 	tcpOptionNone = 1
 	tcpOptionMSS  = 2
@@ -62,5 +60,5 @@ func lowerMSS(tcp []byte, offset, most int) {
 	if offset%2 == 1 { // it lies across two words
 		before, after = bits.ReverseBytes16(before), bits.ReverseBytes16(after)
 	}
-	replaced(tcp[16:18], before, after)
+	replaced(tcp[offTCPSum:offTCPSum+2], before, after)
 }

@@ -64,17 +64,6 @@ func (d *Driver) learnPaths(now int64) {
 	}
 }
 
-// unsorted are the SAs.
-func (d *Driver) unsorted() []*sa {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	list := make([]*sa, 0, len(d.contents.sas))
-	for _, s := range d.contents.sas {
-		list = append(list, s)
-	}
-	return list
-}
-
 // limitOf inner packets of an SA, in octets: what its path is known to carry, and no more than the TUN's MTU.
 func (d *Driver) limitOf(s *sa) int {
 	if n := int(s.limit.Load()); n > 0 && n < d.config.MTU {

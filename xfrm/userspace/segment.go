@@ -25,8 +25,8 @@ type segmenter struct {
 }
 
 const (
-	tcpHeader = 20
-	udpHeader = 8
+	tcpHeaderLen = 20
+	udpHeaderLen = 8
 
 	offTCPSeq, offTCPFlags, offTCPSum = 4, 12, 16
 	offUDPLen, offUDPSum              = 4, 6
@@ -65,14 +65,14 @@ func (g *segmenter) load(h vnet, p []byte, f *flow) bool {
 	length := 0 // of the transport header
 	switch kind := h.gsoType &^ gsoECN; {
 	case (kind == gsoTCPv4 && f.src.Is4() || kind == gsoTCPv6 && f.src.Is6()) && f.proto == protoTCP:
-		if len(p) < f.upper+tcpHeader {
+		if len(p) < f.upper+tcpHeaderLen {
 			return false
 		}
-		if length = int(p[f.upper+12]>>4) * 4; length < tcpHeader {
+		if length = int(p[f.upper+12]>>4) * 4; length < tcpHeaderLen {
 			return false
 		}
 	case kind == gsoUDP && f.proto == protoUDP:
-		length = udpHeader
+		length = udpHeaderLen
 	default:
 		return false
 	}
@@ -184,7 +184,7 @@ func (g *segmenter) putTCP(t []byte, last bool) {
 func (g *segmenter) putUDP(t []byte) {
 	length := uint16(len(t))
 	binary.BigEndian.PutUint16(t[offUDPLen:], length)
-	c := g.transport.plus(length).plus(length).add(t[udpHeader:]).checksum()
+	c := g.transport.plus(length).plus(length).add(t[udpHeaderLen:]).checksum()
 	if c == 0 {
 		c = 0xffff // 0 is none (RFC 768)
 	}

@@ -55,7 +55,7 @@ type Config struct {
 	Why   string    // for Capabilities
 	// PathMTU asks the host how long an IP packet from local to remote may be, in octets; nil: longer than any.
 	PathMTU func(local, remote netip.Addr) (int, error)
-	// PlainESP: Send takes bursts without ports, and Receive gets them.
+	// PlainESP: Send takes bursts without ports, and receivers get them.
 	PlainESP bool
 	// Warn is told what others changed of what is ours on the host, and what could not be put back; may be nil.
 	Warn func(error)
