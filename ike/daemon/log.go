@@ -27,7 +27,7 @@ func (d *Daemon) tell(n news) {
 		e = e.WithField("hint", r.Hint)
 	}
 	level := levelOf(r.Code)
-	if r.Detail != "" && (d.log.IsLevelEnabled(logrus.DebugLevel) || level <= logrus.ErrorLevel) {
+	if r.Detail != "" && (d.log.IsLevelEnabled(logrus.DebugLevel) || level <= logrus.ErrorLevel || explained(r.Code)) {
 		e = e.WithField("detail", r.Detail)
 	}
 	text := r.Text
@@ -36,6 +36,9 @@ func (d *Daemon) tell(n news) {
 	}
 	e.Log(level, text)
 }
+
+// explained: who refuses a proof of identity reads all of it at once, since the peer is told nothing.
+func explained(c ike.Code) bool { return c == ike.CodeAuthFailed || c == ike.CodeBadIdentity }
 
 func levelOf(c ike.Code) logrus.Level {
 	switch {
