@@ -62,7 +62,7 @@ wire_only() {
 }
 
 # lan_ping FROM ADDRESS : three pings from a LAN host, all answered.
-lan_ping() { in_ns "$1" ping -q -n -c 3 -i 0.2 -W 5 "$2"; }
+lan_ping() { local n; for n in 1 2 3; do in_ns "$1" ping -q -n -c 1 -W 5 "$2" || return; done; }
 
 # wait_until SECONDS COMMAND... : until COMMAND succeeds.
 wait_until() {
