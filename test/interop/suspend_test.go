@@ -92,7 +92,7 @@ func (s *stage) suspend(c sleep, plane string, lasts time.Duration) string {
 			y.Remote = s.A.WAN4 // a peer that may come from anywhere is waited for: five minutes
 		}
 	} else {
-		y.Cygnet += "liveness = { idle = \"15m\" }\n"
+		y.Cygnet += "liveness = { idle = \"15m\", tries = 8, timeout = \"15s\" }\n" // the office sends on, so that it asks after ten seconds: patient for half an hour
 	}
 	begin := func(who string, at rig.Site, x rig.Tunnel, o rig.CygnetOptions) (rig.Renewer, *rig.Daemon) {
 		if who == "cygnet" {
