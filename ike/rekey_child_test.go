@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -315,5 +316,30 @@ func TestFirstUseBySoftLimit(t *testing.T) {
 	}
 	if s := n.b.plane.sas[next.outID()]; s.SoftBytes == 0 || s.SoftBytes >= s.HardBytes {
 		t.Errorf("limits %+v", s)
+	}
+}
+
+// TestRekeyTakesAnotherSuite: a rekey may choose any suite that both allow, whichever the child had (RFC 7296 section 2.8).
+func TestRekeyTakesAnotherSuite(t *testing.T) {
+	prefers := func(gw, child, esp string) string {
+		return strings.Replace(gw, child+"\n", child+"\nesp = "+esp+"\n", 1)
+	}
+	n := newPair(t, setup{
+		a: prefers(gwA, "[connection.site-b.child.lan]", `["aes256gcm16", "aes128gcm16"]`),
+		b: prefers(gwB, "[connection.site-a.child.lan]", `["aes128gcm16", "aes256gcm16"]`),
+	})
+	n.up()
+	for _, c := range []struct {
+		by   *host
+		bits int
+	}{{n.b, 256}, {n.a, 128}} { // who answers chooses
+		c.by.step(Rekey{})
+		n.run(10*time.Second, nil)
+		n.both(1)
+		for _, h := range []*host{n.a, n.b} {
+			if got := h.sa.children[0].suite.KeyBits; got != c.bits {
+				t.Errorf("the child has a key of %d bits, wanted %d", got, c.bits)
+			}
+		}
 	}
 }
