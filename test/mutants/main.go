@@ -7,8 +7,8 @@
 // arguments. A mutant that does not compile does not count. Noticed means that a test that passes without the mutant fails or hangs with it.
 // Survivors that no test could notice are explained in survivors.txt; they count as survivors all the same.
 //
-// Measured, with a seed for which nothing had been done: of 60 (-seed 11) 50 were noticed, 83 %. Two of the ten survivors could not be noticed at all, and three
-// have a test now.
+// Measured, with a seed for which nothing had been done: of 200 (-seed 0) 185 were noticed, 92 %. Of the fifteen survivors fourteen could be noticed and have a test now, one of
+// them had hidden a bug; the fifteenth was a statement that did nothing, and is gone.
 package main
 
 import (

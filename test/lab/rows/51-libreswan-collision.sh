@@ -1,6 +1,6 @@
 # The same collisions with Libreswan, whose own limits the rows count.
 # build: ./cmd/cygnetd ./cmd/ikectl ./test/interop
 # tags: interop
-# timeout: 1800
+# timeout: 3600
 # cpus: 2
 interop '^TestKernelLibreswan(Collision|Start)$' -test.parallel 5
