@@ -108,9 +108,6 @@ func (r *reader) credential(t *table) (p Proof) {
 		return p
 	}
 	p.Credential = c
-	if why := c.Unfit(); why != "" {
-		t.warning("cert", "unfit-certificate", auth.UsageHint, "%s: the peer will hardly accept the certificate of %s: %s", t.path, auth.Label(c.Chain[0]), why)
-	}
 	return p
 }
 
@@ -246,6 +243,9 @@ func (r *reader) proofs(t *table, c *Connection) {
 // proven checks our own identity against our certificate, and that a peer of many names has a proof that fits.
 func (r *reader) proven(t *table, c *Connection) {
 	if cr := c.Local.Proof.Credential; cr != nil {
+		if why := cr.Unfit(c.anywhere); why != "" {
+			t.warning("local.cert", "unfit-certificate", auth.UsageHint, "local in %s: the peer will hardly accept the certificate of %s: %s", t.path, auth.Label(cr.Chain[0]), why)
+		}
 		if c.Local.ID.Type == 0 {
 			if id, ok := cr.DefaultID(); ok {
 				c.Local.ID = id

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -28,15 +29,15 @@ type issued struct {
 
 var proofTime = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// issue makes a certificate for a name, by a CA or by itself.
-func issue(t *testing.T, name string, days int, by *issued) *issued {
+// issue makes a certificate for a name, by a CA or by itself; without a usage it is for any.
+func issue(t *testing.T, name string, days int, by *issued, usage ...x509.ExtKeyUsage) *issued {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: proofTime.Add(-time.Hour), NotAfter: proofTime.Add(time.Duration(days) * 24 * time.Hour),
-		DNSNames: []string{name}, BasicConstraintsValid: true, IsCA: by == nil}
+		DNSNames: []string{name}, BasicConstraintsValid: true, IsCA: by == nil, ExtKeyUsage: usage}
 	parent, signer := c, key
 	if by != nil {
 		parent, signer = by.cert, by.key
@@ -159,6 +160,21 @@ func TestUnfitCertificate(t *testing.T) {
 	s, problems := Parse(proofs(`id = "gw-a.example", cert = "own.pem", key = { file = "own.key" }`, `id = "gw-b.example", ca = "ca.pem"`, ""), files)
 	if s == nil || len(problems) != 1 || !problems[0].Warning || !strings.Contains(problems[0].String(), "CN=gw-a.example: its keyUsage has neither digitalSignature") {
 		t.Errorf("%v", problems)
+	}
+}
+
+// TestUsersCertificateOfAGateway: a certificate for clients calls gateways, and does not make one; who only answers is a gateway.
+func TestUsersCertificateOfAGateway(t *testing.T) {
+	files, content := proofFiles(t)
+	user := issue(t, "gw-a.example", 90, issue(t, "ca.example", 400, nil), x509.ExtKeyUsageClientAuth)
+	content["own.pem"], content["own.key"] = user.pem, user.secret
+	calls := proofs(`cert = "own.pem", key = { file = "own.key" }`, `id = "gw-b.example", ca = "ca.pem"`, "")
+	if _, problems := Parse(calls, files); len(problems) != 0 {
+		t.Errorf("who calls: %v", problems)
+	}
+	answers := []Source{{calls[0].Name, bytes.Replace(calls[0].Data, []byte(`address = "198.51.100.7"`), []byte(`address = "%any"`), 1)}}
+	if _, problems := Parse(answers, files); len(problems) != 1 || !problems[0].Warning || !strings.Contains(problems[0].String(), "its extendedKeyUsage is clientAuth alone: it is a user's, not a gateway's") {
+		t.Errorf("who only answers: %v", problems)
 	}
 }
 

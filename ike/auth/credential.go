@@ -37,12 +37,12 @@ func NewCredential(key *PrivateKey, certs []*x509.Certificate) (*Credential, err
 	return &Credential{key, inOrder(certs, i)}, nil
 }
 
-// Unfit says why peers that look at the usage of keys refuse our certificate, or "".
-func (c *Credential) Unfit() string {
+// Unfit says why peers that look at the usage of keys refuse our certificate, or "". A gateway that only answers needs one that makes it a responder.
+func (c *Credential) Unfit(onlyAnswers bool) string {
 	if len(c.Chain) == 0 {
 		return ""
 	}
-	return usable(c.Chain[0], false)
+	return usable(c.Chain[0], onlyAnswers)
 }
 
 // inOrder begins with certs[first] and follows issuers.
