@@ -127,7 +127,14 @@ func parse(b []byte) (Packet, bool) {
 		p.Src, _ = netip.AddrFromSlice(b[8:24])
 		p.Dst, _ = netip.AddrFromSlice(b[24:40])
 		rest = b[40:]
-		p.Piece = p.Proto == unix.IPPROTO_FRAGMENT
+		if p.Proto == unix.IPPROTO_FRAGMENT && len(rest) >= 8 { // RFC 8200 section 4.5
+			p.Piece, p.Proto = true, rest[0]
+			if binary.BigEndian.Uint16(rest[2:])&^7 != 0 {
+				rest = nil
+			} else {
+				rest = rest[8:]
+			}
+		}
 	default:
 		return p, false
 	}
