@@ -14,7 +14,7 @@ const (
 	// stride from buffer to buffer. A power of two would put the headers of all datagrams into the same few lines of the CPU's cache.
 	stride = maxDatagram + 192
 	// Buffers of a receive loop. One that few datagrams come by needs few.
-	manyBuffers, fewBuffers = 64, 4
+	manyBuffers, fewBuffers = 32, 4
 	// mostMessages of one system call.
 	mostMessages = 16
 	// A hold of buffers ends after so many reads or octets, so that nothing waits and the octets are still in the CPU's cache.
