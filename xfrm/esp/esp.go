@@ -2,7 +2,7 @@
 // the anti-replay window. It is pure: no clock, no sockets, no goroutine, no counters but its own sequence. An Outbound or Inbound
 // is not safe for concurrent use.
 //
-// Nothing allocates after an SA is made. Sealing encrypts within the caller's buffer; opening decrypts in place.
+// Nothing allocates after an SA is made. Sealing encrypts from one buffer of the caller's into another; opening decrypts in place.
 //
 // Sources: RFC 4303 (ESP), RFC 3602 (AES-CBC), RFC 4106 (AES-GCM), RFC 7634 (ChaCha20-Poly1305), RFC 2404 and RFC 4868 (HMAC),
 // RFC 6479 (window as a ring).

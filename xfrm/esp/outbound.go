@@ -47,25 +47,10 @@ func NewOutbound(sa xfrm.SA, rand io.Reader) (*Outbound, error) {
 	return o, nil
 }
 
-// Seal appends the ESP packet that carries inner to dst. It allocates only when dst lacks Len(len(inner)) octets of capacity. inner must
-// not overlap the room behind dst. The error is ErrSequence or ErrWiped; dst is then returned as it was.
+// Seal appends the ESP packet that carries inner to dst. It allocates only when dst lacks Len(len(inner)) octets of capacity. inner has TrailerRoom
+// octets of capacity behind it, where the trailer is put for the moment, so that the cipher moves the packet and nothing is copied; what was there is
+// restored. None of that overlaps the room behind dst. The error is ErrSequence or ErrWiped; dst is then returned as it was.
 func (o *Outbound) Seal(dst, inner []byte, nextHeader uint8) ([]byte, error) {
-	start := len(dst)
-	dst, err := o.begin(dst, len(inner))
-	if err != nil {
-		return dst, err
-	}
-	p := dst[start:]
-	ivEnd, end := headerLen+o.iv, len(p)-o.icv
-	copy(p[ivEnd:], inner)
-	putTrailer(p[ivEnd+len(inner):end], nextHeader)
-	o.transform.seal(p, p[ivEnd:end], ivEnd, end, o.seq)
-	return dst, nil
-}
-
-// SealMove is Seal for an inner packet with TrailerRoom octets of capacity behind it: the trailer is put there for the moment, so that the cipher
-// moves the packet and nothing is copied. What was there is restored.
-func (o *Outbound) SealMove(dst, inner []byte, nextHeader uint8) ([]byte, error) {
 	start := len(dst)
 	dst, err := o.begin(dst, len(inner))
 	if err != nil {

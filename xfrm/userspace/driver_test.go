@@ -37,7 +37,7 @@ func (p *peerSA) seal(t testing.TB, inner []byte) []byte {
 	case inner[0]>>4 == 6:
 		next = esp.NextIPv6
 	}
-	sealed, err := p.out.Seal(nil, inner, next)
+	sealed, err := p.out.Seal(nil, append(make([]byte, 0, len(inner)+esp.TrailerRoom), inner...), next)
 	if err != nil {
 		t.Fatal(err)
 	}

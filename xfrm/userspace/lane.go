@@ -141,7 +141,7 @@ func (l *lane) seal(s *sa, next, class uint8, packets uint64) bool {
 func (l *lane) sealOne(s *sa, p []byte, next uint8) bool {
 	l.makeRoom(s.out.Len(len(p)))
 	start := len(l.arena)
-	sealed, err := s.out.SealMove(l.arena, p, next)
+	sealed, err := s.out.Seal(l.arena, p, next)
 	if err != nil {
 		if errors.Is(err, esp.ErrSequence) {
 			s.hard = true

@@ -57,10 +57,11 @@ func (d *Driver) learnPaths(now int64) {
 			}
 			known[p] = mtu
 		}
-		s.limit.Store(0)
+		limit := 0
 		if mtu > 0 {
-			s.limit.Store(int64(max(1, innerMTU(&state, mtu))))
+			limit = max(1, innerMTU(&state, mtu))
 		}
+		s.limit.Store(int64(limit))
 	}
 }
 
