@@ -21,7 +21,7 @@ const (
 // hopeless: requests stay unanswered. A peer that may have given this IKE SA up while we were away is asked for another; else its other addresses are tried.
 func (sa *SA) hopeless() {
 	m := &sa.mobility
-	if sa.absent() && sa.requests.sent >= silentAfter && sa.phase.name() == phaseEstablished && m.stranded == 0 {
+	if sa.absent() && sa.requests.sent-sa.requests.unsent >= silentAfter && sa.phase.name() == phaseEstablished && m.stranded == 0 {
 		sa.renew("no answer since this host was away: the peer may have given this IKE SA up")
 	}
 	if m.agreed && m.begun && sa.requests.sent >= hopelessAfter && sa.phase.name() == phaseEstablished && m.stranded == 0 {

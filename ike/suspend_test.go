@@ -1,6 +1,7 @@
 package ike
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -88,6 +89,29 @@ func TestSuspendTooLong(t *testing.T) {
 	n.run(10*time.Second, nil)
 	if len(n.a.reauth) != 1 || n.a.finish != nil {
 		t.Errorf("asked %d times; finish %v", len(n.a.reauth), n.a.finish)
+	}
+}
+
+// TestFirstQuestionNotSent: the host that wakes has no route for a moment. What it could not send was not asked in vain: b, which still has the IKE SA, is heard before a asks for another.
+func TestFirstQuestionNotSent(t *testing.T) {
+	n := roaming(t, setup{})
+	n.up()
+	n.b.usage = UsageDone{Inbound: 1} // b stays
+	n.sleep(10 * time.Minute)
+	refused := 0
+	n.hook = func(d datagram) []datagram {
+		if d.from.Addr() == addrA && refused == 0 {
+			refused++
+			n.a.step(SendFailed{Path{d.from, d.to}, SendNoRoute, errors.New("network is unreachable")})
+			return nil
+		}
+		return []datagram{d}
+	}
+	n.a.turn(n.a.sa, Wake{})
+	n.run(30*time.Second, nil)
+	if refused != 1 || len(n.a.reauth) != 0 || n.a.sa.lastHeard <= n.a.sa.woke {
+		n.dump()
+		t.Errorf("%d not sent, asked for %d new IKE SAs, b heard %v, awake since %v", refused, len(n.a.reauth), n.a.sa.lastHeard, n.a.sa.woke)
 	}
 }
 

@@ -14,10 +14,14 @@ const (
 	SendTooLarge // the path does not take so large a datagram
 )
 
-// onSendFailed: as long as nothing was heard of the peer, an attempt that cannot succeed ends at once. Later a loss is a loss, whoever causes it.
+// onSendFailed: as long as nothing was heard of the peer, an attempt that cannot succeed ends at once. Later a loss is a loss, whoever causes it;
+// only a host that was away has then not asked its peer in vain.
 func (sa *SA) onSendFailed(e SendFailed) {
 	if e.Fault == SendTooLarge && sa.tooLarge() {
 		return
+	}
+	if sa.requests.waiting() && e.Path == sa.path && e.Fault != SendTooLarge {
+		sa.requests.unsent++
 	}
 	x, ok := sa.requests.current.(*initExchange)
 	if !ok || x.busy || x.refusal != nil || e.Path != sa.path || !sa.requests.waiting() {

@@ -44,6 +44,7 @@ type requests struct {
 	header   wire.Header
 	parts    reassembly // of the answer
 	sent     int        // how often
+	unsent   int        // how often of these the host could not
 	first    Time       // when first
 	due      Time       // when again, or when given up
 	interval time.Duration
@@ -58,7 +59,7 @@ func (r *requests) waiting() bool { return r.message != nil }
 func (r *requests) launch(now Time, m *outgoing, plan schedule) {
 	r.forget()
 	r.header, r.message, r.plan = m.header, m, plan
-	r.sent, r.first, r.interval, r.disowned = 1, now, plan.first, false
+	r.sent, r.unsent, r.first, r.interval, r.disowned = 1, 0, now, plan.first, false
 	r.due = now.Add(plan.first)
 }
 
@@ -83,7 +84,7 @@ func (r *requests) restart(now Time) {
 
 // afresh: the request goes another way from now on, or its answer has not been waited for: it is sent as often as a new one.
 func (r *requests) afresh(now Time) {
-	r.sent, r.interval = 1, r.plan.first
+	r.sent, r.unsent, r.interval = 1, 0, r.plan.first
 	r.due = now.Add(r.interval)
 }
 
