@@ -43,7 +43,7 @@ func failClosedRows(t *testing.T, plane string) {
 			// closed wants a while's packets to have been sent and none seen in clear.
 			closed := func(when string) {
 				s.must(s.passWhile())
-				clear := s.Clear(capture.Seen())
+				clear, _ := s.clearOf(capture.Seen(), s.A.LAN4)
 				s.want(len(clear) == 0, "%s: %d packets in clear, first: %v", when, len(clear), clear)
 				evidence = append(evidence, when)
 			}
@@ -77,7 +77,9 @@ func failClosedRows(t *testing.T, plane string) {
 			up("started")
 			s.must(own.Down())
 			closed("down by us")
-			return fmt.Sprintf("%d packets on the WAN, none in clear: %s", len(capture.Stop()), strings.Join(evidence, ", "))
+			seen := capture.Stop()
+			_, theirs := s.clearOf(seen, s.A.LAN4)
+			return fmt.Sprintf("%d packets on the WAN, none of ours in clear%s: %s", len(seen), theirs, strings.Join(evidence, ", "))
 		})
 	}
 }

@@ -3,11 +3,9 @@
 package interop
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"cygnet/test/rig"
 )
@@ -39,45 +37,39 @@ func rebindRows(t *testing.T, plane string) {
 			s.own(s.B, y, rig.CygnetOptions{Dataplane: plane})
 			near := s.own(s.A, x, rig.CygnetOptions{Dataplane: plane})
 			s.must(near.Up())
-			return s.rebinds(near)
+			return s.rebinds(near, false)
 		})
 	}
-	line{peer: "strongSwan " + plane, role: "responds", subject: "NAT rebinds", path: "NAT", nat: true}.run(t, func(s *stage) string {
-		need(t, "peers", rig.HaveSwan())
-		x, y := s.roaming(rig.CBC)
-		_, swan := s.versus(x, y, false, rig.CygnetOptions{Dataplane: plane})
-		s.must(swan.Up())
-		return s.rebinds(swan)
-	})
+	for _, initiate := range []bool{true, false} {
+		line{peer: "strongSwan " + plane, role: role(initiate), subject: "NAT rebinds", path: "NAT", nat: true}.run(t, func(s *stage) string {
+			need(t, "peers", rig.HaveSwan())
+			x, y := s.roaming(rig.CBC)
+			if initiate {
+				x.Cygnet = quick // libipsec does not see that our ESP comes from elsewhere: it is by silence that we notice, within half a minute by default
+			}
+			own, swan := s.versus(x, y, initiate, rig.CygnetOptions{Dataplane: plane})
+			near := rig.End(swan)
+			if initiate {
+				near = own
+			}
+			s.must(near.Up())
+			return s.rebinds(near, initiate && plane == "userspace")
+		})
+	}
 }
 
-// rebinds has the NAT choose another port and then another address, and counts what is lost until the first datagram passes again.
-func (s *stage) rebinds(near rig.End) (evidence string) {
+// rebinds has the NAT choose another port and then another address, and counts what is lost until the first datagram passes again. rekeyed: the peer cannot
+// move its SAs, and makes a new child instead.
+func (s *stage) rebinds(near rig.End, rekeyed bool) (evidence string) {
 	before, err := near.SA()
 	s.must(err)
 	s.must(rig.Ping(s.A.Host, s.B.Host4))
 	for _, what := range []string{"port", "address"} {
-		stop, err := rig.Flood(s.A.Host, s.B.Host, s.B.Host4)
-		s.must(err)
-		defer stop()
-		s.rebind(what)
-		begun := time.Now()
-		s.want(rig.Until(roams, func() bool { return rig.Ping(s.A.Host, s.B.Host4) == nil && rig.Ping(s.B.Host, s.A.Host4) == nil }), "no packets pass after the NAT has taken another %s", what)
-		took := time.Since(begun)
-		said, err := stop()
-		lost := (*rig.Lost)(nil)
-		if err != nil && !errors.As(err, &lost) {
-			s.must(err)
-		}
-		number := 0
-		if lost != nil {
-			number = lost.Number
-		}
-		evidence += fmt.Sprintf("another %s: pings after %.1f s, %s, %d lost; ", what, took.Seconds(), said, number)
+		evidence += fmt.Sprintf("another %s: %s; ", what, s.interrupted("the NAT has chosen another "+what, func() { s.rebind(what) }))
 	}
 	after, err := near.SA()
 	s.must(err)
-	s.want(after.SPIIn == before.SPIIn && after.SPIOut == before.SPIOut, "it is another child: %+v, was %+v", after, before)
+	s.want(rekeyed || after.SPIIn == before.SPIIn && after.SPIOut == before.SPIOut, "it is another child: %+v, was %+v", after, before)
 	return strings.TrimSuffix(evidence, "; ")
 }
 

@@ -83,21 +83,8 @@ func (s *stage) moves(near, far rig.End, own *rig.CygnetEnd, rekeyed bool) strin
 	before, err := near.SA()
 	s.must(err)
 	s.must(rig.Ping(s.A.Host, s.B.Host4))
-	stop, err := rig.Flood(s.A.Host, s.B.Host, s.B.Host4)
-	s.must(err)
-	defer stop()
-	begun := time.Now()
-	to := s.elsewhere()
-	s.want(rig.Until(roams, func() bool { return rig.Ping(s.A.Host, s.B.Host4) == nil && rig.Ping(s.B.Host, s.A.Host4) == nil }), "no packets pass from %v", to)
-	took := time.Since(begun)
-	said, err := stop()
-	lost := (*rig.Lost)(nil)
-	if err != nil && !errors.As(err, &lost) {
-		s.must(err)
-	}
-	if lost != nil {
-		said += fmt.Sprintf(", %d lost", lost.Number)
-	}
+	var to netip.Addr
+	said := s.interrupted("A went elsewhere", func() { to = s.elsewhere() })
 	capture, err := s.Capture()
 	s.must(err)
 	s.must(rig.Ping(s.A.Host, s.B.Host4))
@@ -125,5 +112,24 @@ func (s *stage) moves(near, far rig.End, own *rig.CygnetEnd, rekeyed bool) strin
 	if _, text, ok := strings.Cut(line, "msg="); ok {
 		line = text
 	}
-	return fmt.Sprintf("pings after %.1f s; %s; %s", took.Seconds(), said, line)
+	return fmt.Sprintf("%s; %s", said, line)
+}
+
+// interrupted has something happen to the path in the middle of a flood, waits until pings pass again both ways, and tells what was lost.
+func (s *stage) interrupted(what string, happen func()) string {
+	stop, err := rig.Flood(s.A.Host, s.B.Host, s.B.Host4)
+	s.must(err)
+	defer stop()
+	happen()
+	begun := time.Now()
+	s.want(rig.Until(roams, func() bool { return rig.Ping(s.A.Host, s.B.Host4) == nil && rig.Ping(s.B.Host, s.A.Host4) == nil }), "no packets pass since %s", what)
+	took := time.Since(begun)
+	said, err := stop()
+	lost, number := (*rig.Lost)(nil), 0
+	if errors.As(err, &lost) {
+		number = lost.Number
+	} else {
+		s.must(err)
+	}
+	return fmt.Sprintf("pings after %.1f s, %s, %d lost", took.Seconds(), said, number)
 }
