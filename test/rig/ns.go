@@ -8,13 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"cygnet/xfrm/bench"
 )
 
 // NS is the name of a network namespace made with "ip netns add".
@@ -22,23 +20,7 @@ type NS string
 
 // Do calls f on a thread that is inside the namespace. Sockets that f opens stay there.
 func (n NS) Do(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		// The thread is never unlocked: it ends with the goroutine, so that no other goroutine finds itself in the namespace.
-		runtime.LockOSThread()
-		done <- func() error {
-			h, err := os.Open("/run/netns/" + string(n))
-			if err != nil {
-				return err
-			}
-			defer h.Close()
-			if err := unix.Setns(int(h.Fd()), unix.CLONE_NEWNET); err != nil {
-				return fmt.Errorf("enter namespace %s: %w", n, err)
-			}
-			return f()
-		}()
-	}()
-	return <-done
+	return (&bench.Namespace{Name: string(n)}).Do(f)
 }
 
 // Command prepares a command inside the namespace.
