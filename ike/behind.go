@@ -15,6 +15,14 @@ import (
 // nowhere. When the peer deletes that one the new one has its place at once.
 const behindLimit = 5 * time.Second
 
+// peerHas: something shows that the peer has the child, so that it sends. As long as the peer has not shown that it receives where this IKE SA finds it (RFC 4555
+// section 3.7) ESP goes where it was before, maybe to nobody: then an older instance, whose peer has, does better.
+func (sa *SA) peerHas(c *child) {
+	if sa.mobility.held == nil {
+		sa.stepForward(c)
+	}
+}
+
 // stepForward has a child send, although an older instance of it may stand.
 func (sa *SA) stepForward(c *child) {
 	if c.behind == 0 || c.out != installed || c.deleting || c.gone {

@@ -253,7 +253,7 @@ func (sa *SA) onFirstUse(id xfrm.SAID) {
 	if c := sa.childByInbound(id); c != nil {
 		sa.reached(sa.now)
 		sa.startSending(c)
-		sa.stepForward(c)
+		sa.peerHas(c)
 	}
 }
 

@@ -138,7 +138,7 @@ func (sa *SA) peerWentOn(m *message) {
 		if c.outboundDue != 0 && !c.redundant {
 			sa.startSending(c)
 		}
-		sa.stepForward(c)
+		sa.peerHas(c)
 	}
 }
 
