@@ -2,6 +2,7 @@ package ike
 
 import (
 	"bytes"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -58,6 +59,10 @@ type yielded struct{}
 // surrender tells a heir that the other one stays, and that it is ours to delete.
 type surrender struct{}
 
+// receives tells a heir that the peer has shown its predecessor that it receives at an address.
+type receives struct{ at netip.Addr }
+
+func (receives) event()  {}
 func (inherit) event()   {}
 func (yield) event()     {}
 func (yielded) event()   {}
@@ -240,6 +245,10 @@ func (sa *SA) fromInbox() {
 			sa.yielded()
 		case surrender:
 			sa.surrender()
+		case receives:
+			if sa.mobility.held != nil && sa.path.Remote.Addr() == e.at && sa.phase.name() == phaseEstablished {
+				sa.receives()
+			}
 		case Lower:
 			sa.lower(e)
 		case ending:

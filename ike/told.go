@@ -161,15 +161,29 @@ func (x *routeCheck) onResponse(sa *SA, m *message) {
 	sa.done(x)
 	mob := &sa.mobility
 	switch {
+	case sa.next.replaced != nil: // the children are the heir's by now
+		if !x.scattered {
+			sa.leave(sa.next.replaced, receives{sa.path.Remote.Addr()})
+		}
+		return
 	case sa.phase.name() != phaseEstablished, slices.Contains(mob.proven, sa.path.Remote.Addr()):
 	case x.scattered: // section 3.7: which of the paths works is not known
 		sa.verifyRoute()
 		return
 	default:
-		mob.prove(sa.path.Remote.Addr())
-		mob.held, mob.guess = nil, false
-		sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("the peer receives at %v: the children follow after %s", sa.path.Remote, duration(sa.now.Sub(mob.moving)))})
+		sa.receives()
+		return
 	}
+	mob.moving = 0
+	sa.carry()
+}
+
+// receives: the peer has shown that it receives where it is now.
+func (sa *SA) receives() {
+	mob := &sa.mobility
+	mob.prove(sa.path.Remote.Addr())
+	mob.held, mob.guess = nil, false
+	sa.report(Report{Code: CodeMoved, Text: fmt.Sprintf("the peer receives at %v: the children follow after %s", sa.path.Remote, duration(sa.now.Sub(mob.moving)))})
 	mob.moving = 0
 	sa.carry()
 }

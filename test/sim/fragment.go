@@ -41,6 +41,9 @@ func (w *world) drawNarrow() {
 			if e.fragments == "fragmentation = \"no\"\n" {
 				e.fragments = "" // it could never be up
 			}
+			if strings.HasPrefix(e.lifetimes, "reauth_time") { // IKE_AUTH takes longer here than the tenth that is left by default of times so short
+				e.lifetimes += "over_time = \"60s\"\n"
+			}
 		}
 	}
 }
